@@ -55,6 +55,9 @@ settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_he
 settings.load_profile("gkafka")
 
 
+PLAYED = pytest.StashKey[bool]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(limits, "limits")
     if folder := os.environ.get("GKAFKA_PROFILE"):
@@ -76,6 +79,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     told_apart(items)
     yield
     items[:] = by_turn(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that is tried again, by whatever plugin: each is played once."""
+    if item.stash.get(PLAYED, False):
+        pytest.fail(f"a second try of {item.nodeid}: a test that fails on a busy machine is mended or leaves", pytrace=False)
+    item.stash[PLAYED] = True
 
 
 @pytest.hookimpl(optionalhook=True)

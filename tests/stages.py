@@ -162,13 +162,14 @@ class Run:
 
 
 def main(arguments: Sequence[str]) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         os.environ[LEFT_OUT] = folder
         try:
             passed = play(*PLANS[arguments[0]])
         finally:
             del os.environ[LEFT_OUT]
+            signal.signal(signal.SIGTERM, before)
             print("\n".join(left_out(Path(folder))), flush=True)
     return 0 if passed else 1
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,13 +67,6 @@ def test_the_rooms_above_the_records_are_played_on_the_twin_too() -> None:
     assert [file for file in FILES if within(file, TWICE) and not within(file, WITH_KAFKA) and not has(twin, file)] == []
 
 
-def test_there_are_no_second_tries() -> None:
-    """Nor may the suite be called so that there are."""
-    again = re.compile(r"last.failed|--lf\b|--ff\b|failed.first|reruns?\b|flaky|passes.alone|def again", re.IGNORECASE)
-    files = ("tests/stages.py", "tests/conftest.py", "tests/turns.py", "pyproject.toml", "requirements.txt", "Makefile", ".ci/run")
-    assert [(file, line) for file in files for line in (ROOT / file).read_text().splitlines() if again.search(line)] == []
-
-
 def test_the_demo_is_played_in_a_small_form() -> None:
     demo = stages_of("test")["demo"].command()
     assert (ROOT / demo[1]).exists()
@@ -112,16 +105,21 @@ def program(name: str, text: str) -> Stage:
 GOOD, BAD = "", "raise SystemExit(1)"
 
 
-TRIED = "open({file!r}, 'a').write('x')\nraise SystemExit(len(open({file!r}).read()) == 1)"
+@pytest.fixture
+def keeps_sigterm() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_what_failed_is_not_tried_again_and_all_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    tried = tmp_path / "tried"
-    assert not play([program("front", GOOD)], [program("beside", TRIED.format(file=str(tried)))])
-    assert tried.read_text() == "x"
+pytestmark = pytest.mark.usefixtures("keeps_sigterm")
+
+
+def test_all_that_is_played_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert not play([program("front", GOOD)], [program("beside", BAD)])
     assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed", capfd.readouterr().out)
     assert not play([program("bad", BAD)], [program("good", GOOD)])
-    assert not play([program("good", GOOD)], [program("bad", BAD)])
+    assert play([program("good", GOOD)], [program("good", GOOD)])
 
 
 def test_a_run_without_a_test_is_none_that_passed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,12 +134,91 @@ def test_of_several_runs_one_after_the_other_each_counts(monkeypatch: pytest.Mon
         assert main(["check"]) == status
 
 
+# -- no second tries -------------------------------------------------------------------------------------------------------
+BETTER_WHEN_TRIED_AGAIN = """
+with open({file!r}, "a") as file:
+    file.write("x")
+with open({file!r}) as file:
+    raise SystemExit(len(file.read()) == 1)
+"""
+
+
+def test_what_has_failed_in_a_run_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    front, beside = ([program(lane, BETTER_WHEN_TRIED_AGAIN.format(file=str(tmp_path / lane)))] for lane in ("front", "beside"))
+    monkeypatch.setitem(stages.PLANS, "check", (front, beside))
+    assert main(["check"]) == 1
+    assert [(tmp_path / lane).read_text() for lane in ("front", "beside")] == ["x", "x"]
+
+
+TESTS_AND_A_PLUGIN_THAT_TRIES_AGAIN = """
+import pytest
+from _pytest.runner import runtestprotocol
+from pathlib import Path
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    if item.name.startswith("test_again"):
+        runtestprotocol(item, log=False, nextitem=item)
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            item.ihook.pytest_runtest_logreport(report=report)
+        return True
+
+def played(test):
+    with Path(__file__).with_name(test).open("a") as file:
+        file.write("x")
+    return len(Path(__file__).with_name(test).read_text())
+
+@pytest.fixture
+def better():
+    assert played("fixture") == 2
+
+def test_bad():
+    times = played("bad")
+    assert times == 2
+
+def test_again():
+    assert played("again") == 2
+
+def test_again_with_a_fixture(better):
+    pass
+"""
+
+
+def test_what_has_failed_in_pytest_is_told_at_once_and_not_tried_again(tmp_path: Path) -> None:
+    """What several processes have found comes when all has run: a run that was ended before that told nothing."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text("from test_it import pytest_runtest_protocol\n")
+    (tmp_path / "test_it.py").write_text(TESTS_AND_A_PLUGIN_THAT_TRIES_AGAIN)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-n", "1", str(tmp_path)]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    failed = dict(re.findall(r"^failed: test_it.py::(\w+) \((?:call|setup), \d+ s\): (.*)$", out, re.MULTILINE))
+    assert re.match(r"E +assert 1 == 2$", failed.pop("test_bad")), out
+    assert failed.keys() == {"test_again", "test_again_with_a_fixture"}, out
+    assert all("a second try" in why for why in failed.values()), out
+    assert {(tmp_path / test).read_text() for test in ("bad", "again", "fixture")} == {"x"}
+
+
+def test_nothing_calls_for_second_tries() -> None:
+    again = re.compile(r"last.failed|--lf\b|--ff\b|failed.first|\brerun|mark\.flaky|@flaky", re.IGNORECASE)
+    tests = (file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__))
+    files = (*tests, *(ROOT / file for file in ("pyproject.toml", "requirements.txt", "Makefile", ".ci/run")))
+    assert [(file, line) for file in files for line in file.read_text().splitlines() if again.search(line)] == []
+    assert re.findall(r"^.*-m tests\.stages.*$", (ROOT / "Makefile").read_text(), re.MULTILINE) == [
+        f"\t$(PY) -m tests.stages {plan}" for plan in PLANS
+    ]
+    assert len(re.findall(r"^[^#]*\bmake test\b", (ROOT / ".ci/run").read_text(), re.MULTILINE)) == 1
+
+
+# -- what is left out ----------------------------------------------------------------------------------------------------
 LACKING = """
 import pytest
-from tests.kit.lacking import leave_out
+from tests.kit.lacking import leave_out, reason
 @pytest.mark.parametrize("number", range(2))
 def test_it(number):
     leave_out(("libfaketime", "apt-get install libfaketime"), ("gssapi", "pip install gssapi"))
+@pytest.mark.skipif(True, reason=reason(("real Kafka", "GKAFKA_LIVE=skip is set")))
+def test_marked():
+    pass
 def test_other():
     pytest.skip("threads are not killed")
 def test_good():
@@ -155,22 +232,14 @@ def test_what_this_machine_lacks_is_told_in_one_line_each(
     stage = replace(made("lacking", LACKING), processes=1, more=["-p", "tests.conftest"])
     monkeypatch.setitem(stages.PLANS, "check", ([stage], []))
     assert main(["check"]) == 0
-    assert capfd.readouterr().out.splitlines()[-2:] == [
+    assert capfd.readouterr().out.splitlines()[-3:] == [
         "NOT TESTED, 2 tests: there is no gssapi (pip install gssapi)",
         "NOT TESTED, 2 tests: there is no libfaketime (apt-get install libfaketime)",
+        "NOT TESTED, 1 test: there is no real Kafka (GKAFKA_LIVE=skip is set)",
     ]
 
 
 # -- a run that is ended -----------------------------------------------------------------------------------------------
-def test_a_failure_is_told_in_one_line_at_once(tmp_path: Path) -> None:
-    """What several processes have found comes when all has run: a run that was ended before that told nothing."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_it.py").write_text("def test_bad(): assert 1 == 2\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-n", "1", str(tmp_path)]
-    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    assert re.findall(r"^failed: test_it.py::test_bad \(call, \d+ s\): E +assert 1 == 2$", out, re.MULTILINE), out
-
-
 ENDED = """
 from tests import stages
 from tests.test_stages import program

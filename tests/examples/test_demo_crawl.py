@@ -13,7 +13,7 @@ import verify
 
 from gkafka.testing import Error, MockCluster, StoredRecord
 from tests.examples.conftest import EXAMPLES, PIPELINE
-from tests.handlers.forks import Ended, Program, play
+from tests.kit.forks import Ended, Program, play
 
 PARTITIONS = 4
 

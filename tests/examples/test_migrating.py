@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from gkafka.testing import MockCluster
-from tests.handlers.forks import PATCHING, Ended, Program, play
+from tests.kit.forks import PATCHING, Ended, Program, play
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("migrating-from-pykafka", "migrating-from-confluent-kafka", "kafka-python", "kafka-python-legacy")

@@ -15,9 +15,9 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.testing import MockCluster
 from tests.gevent.live.recipes import LINES
-from tests.handlers.forks import Ended, Program, play
 from tests.handlers.hub import ROOT
 from tests.kafka.consuming import until
+from tests.kit.forks import Ended, Program, play
 
 PROGRAMS = sorted({line.split()[1] for line in LINES})
 NEEDS_KAFKA = [line for line in LINES if not line.endswith(" send")]

@@ -20,6 +20,7 @@ import pytest
 
 import gkafka.handlers
 from gkafka.handlers import GEventHandler, hubs, sockets
+from tests.kit.lacking import reason
 from tests.public.aids import LIMIT_S
 
 PACKAGE = os.path.dirname(gkafka.handlers.__file__) + os.sep
@@ -29,7 +30,12 @@ MOST = 400  # steps of one scenario
 THROWS_ARE_CALLS = sys.version_info >= (3, 12)  # for a tracer; a generator that ends looks for no signal before it knows
 pytestmark = pytest.mark.skipif(
     sys.version_info[:2] == (3, 12),
-    reason="CPython 3.12 crashes where a generator of which it traces each step ends in a garbage collection",
+    reason=reason(
+        (
+            "test of interruptions at each step",
+            "CPython 3.12 crashes where a generator of which it traces each step ends in a garbage collection",
+        )
+    ),
 )
 Scenario = Callable[[GEventHandler, Callable[[Callable[[], Any]], Any]], None]
 

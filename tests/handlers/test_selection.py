@@ -12,8 +12,8 @@ from gkafka import KafkaClient
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import GEventHandler, Handler, ThreadingHandler, resolve_handler
 from gkafka.testing import MockCluster
-from tests.handlers.forks import PATCHING, Program, play
 from tests.handlers.hub import run_script
+from tests.kit.forks import PATCHING, Program, play
 
 PATCHES = {
     "unpatched": "",

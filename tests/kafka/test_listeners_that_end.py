@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.handlers.forks import PATCHING, Program, play
+from tests.kit.forks import PATCHING, Program, play
 
 IMPORTED = (
     "import gevent, gkafka.kafka.consumer, gkafka.protocol, gkafka.testing, gkafka.client, gkafka.consumer, gkafka.handlers.greenlets"

@@ -1,26 +1,31 @@
 """How a test that runs out of time ends: it fails, and the next test finds everything in order.
 
 pytest-timeout's alarm raises wherever the test stands. In the middle of a call into a JVM the next call would read that one's answer, in the middle of
-a fork a child would be lost. So within a fork the alarm comes again a little later; and the JVM that a call waits for is ended, which ends the call. Whoever needs
-a Spark session next gets a new one (tests/spark/live/conftest.py).
+a fork a child would be lost. So the JVM that a call waits for is ended, which ends the call, and the alarm comes again until the test has left both. Whoever
+needs a Spark session next gets a new one (tests/spark/live/conftest.py). A test that takes the error of its JVM, or the alarm itself, for what it expects
+fails all the same.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 from pytest_timeout import timeout_sigalrm  # type: ignore[import-untyped]
 
+from tests.kit.clock import now
+
 __all__ = ["AGAIN_S", "end_jvm", "stands_in"]
 
 AGAIN_S = 0.05
 GRACE_S = 60.0
-"""For what a test still does behind the end of its JVM."""
+"""For what py4j still does behind the end of its JVM."""
 FORKS = (("subprocess", "_execute_child"), ("multiprocessing.popen_fork", "_launch"), ("gevent.subprocess", "_execute_child"))
+RAN_OUT = pytest.StashKey[str]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,11 +33,16 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """Take the place of pytest-timeout's own alarm, where that would be a signal."""
     if settings.method != "signal":
         return None
+    told = f"{item.nodeid} has run out of its {settings.timeout:g} s"
+    patient_until = 0.0
 
     def over(number: int, frame: FrameType | None) -> None:
-        if stands_in(frame, "py4j") and end_jvm(f"{item.nodeid} has run out of its {settings.timeout:g} s in a call of this JVM"):
-            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
-        elif any(stands_in(frame, *fork) for fork in FORKS):
+        nonlocal patient_until
+        item.stash[RAN_OUT] = told
+        in_jvm = stands_in(frame, "py4j")
+        if in_jvm and end_jvm(f"{told} in a call of this JVM"):
+            patient_until = now() + GRACE_S
+        if (in_jvm and now() < patient_until) or any(stands_in(frame, *fork) for fork in FORKS):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
             timeout_sigalrm(item, settings)
@@ -45,6 +55,19 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, settings.timeout)
     return True
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Fail what has run out of time, whatever it made of that; what it still has to clear up is done in peace."""
+    told = item.stash.get(RAN_OUT, None)
+    if told is not None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        del item.stash[RAN_OUT]
+    report: Any = yield
+    if told is not None and not report.failed:
+        report.outcome, report.longrepr = "failed", told
+    return report
 
 
 def stands_in(frame: FrameType | None, module: str, function: str | None = None) -> bool:

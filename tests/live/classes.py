@@ -7,10 +7,14 @@ An archive is good for jars at one place only, so Spark's stands beside PySpark'
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,34 +63,38 @@ def spark_options() -> str:
     """SPARK_SUBMIT_OPTS of each Spark that tests start, here or in a program. It uses the archive as soon as there is one."""
     try:
         return " ".join([SHORT_LIVED, *_flags(_place_of_spark())])
-    except MissingToolError:
+    except (MissingToolError, PackageNotFoundError):
         return SHORT_LIVED
 
 
+@cache
 def record_spark() -> None:
-    """Make the archive that `spark_options` names, once for each installed PySpark (20 s)."""
-    _once(_place_of_spark(), _record_spark)
+    """Make the archive that `spark_options` names, once for each installed PySpark (20 s).
+
+    Without it Spark starts as well: where this takes too long, the next process tries it.
+    """
+    with suppress(subprocess.TimeoutExpired):
+        _once(_place_of_spark(), _record_spark)
 
 
 def _place_of_spark() -> Path:
-    return Path(sys.prefix) / f"spark-classes-{_made_by()}.jsa"
+    return Path(sys.prefix) / f"spark-classes-{version('pyspark')}-{_made_by()}.jsa"
 
 
 def _record_spark(flag: str) -> None:
-    with TemporaryDirectory() as folder:
-        subprocess.run(
-            [sys.executable, "-c", SPARK, folder],
-            env={
-                **os.environ,
-                "SPARK_SUBMIT_OPTS": f"{SHORT_LIVED} {flag} {SILENT}",
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "PYSPARK_PYTHON": sys.executable,
-            },
-            cwd=folder,
-            capture_output=True,
-            timeout=RECORD_S,
-            check=False,  # without an archive Spark starts as well
+    options = {"SPARK_SUBMIT_OPTS": f"{SHORT_LIVED} {flag} {SILENT}", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    nothing = subprocess.DEVNULL
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-c", SPARK, folder]
+        run = subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **options}, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
+        try:
+            run.wait(RECORD_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)  # its JVM, too
+            run.wait()
 
 
 def _made_by() -> str:
@@ -108,6 +116,9 @@ def _once(place: Path, record: Callable[[str], None]) -> None:
 def _make(place: Path, record: Callable[[str], None]) -> None:
     """An empty file where the JVM can write none: nobody tries again."""
     beside = place.with_name(f"{place.name}.{os.getpid()}")
-    record(f"-XX:ArchiveClassesAtExit={beside}")
-    beside.touch()
-    beside.rename(place)
+    try:
+        record(f"-XX:ArchiveClassesAtExit={beside}")
+        beside.touch()
+        beside.rename(place)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
+from tests.kit.lacking import leave_out
 from tests.live.kafka import KafkaCluster, MissingToolError
 
 __all__ = ["POOL", "Pool", "skip_if_told"]
@@ -36,10 +37,13 @@ KINDS: dict[str, dict[str, object]] = {
 """Brokers with settings of their own; or none, of tests alone that do to them what others would notice."""
 
 
+REAL_KAFKA = ("real Kafka", "GKAFKA_LIVE=skip is set")
+
+
 def skip_if_told() -> None:
     """The one way to leave out the tests on real Kafka."""
     if os.environ.get("GKAFKA_LIVE") == "skip":
-        pytest.skip("NOT TESTED on real Kafka: GKAFKA_LIVE=skip is set")
+        leave_out(REAL_KAFKA)
 
 
 class Kept(NamedTuple):

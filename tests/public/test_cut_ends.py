@@ -24,6 +24,7 @@ from gkafka.exceptions import DeliveryError, TransactionStateError
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.testing import Error, MockCluster
 from tests.handlers.test_hit_anywhere import Aim, steps
+from tests.kit.lacking import reason
 from tests.public.aids import Clock, Runner, fill, read
 from tests.public.groupaids import QUICK
 from tests.public.test_interrupted import is_in_finalizer
@@ -32,7 +33,10 @@ PACKAGE = os.path.dirname(gkafka.__file__) + os.sep
 MOST = 2000  # steps of one call
 APART = 6
 """Every so many steps there is a shot in the short form; which these are differs by what is raised and by the handler. In the thorough form at each."""
-pytestmark = pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="see tests/handlers/test_hit_anywhere.py")
+pytestmark = pytest.mark.skipif(
+    sys.version_info[:2] == (3, 12),
+    reason=reason(("test of interruptions at each step", "CPython 3.12: see tests/handlers/test_hit_anywhere.py")),
+)
 
 
 class Cut(BaseException):

@@ -17,11 +17,13 @@ import pytest
 from tests.effort import one_of
 from tests.examples.conftest import PIPELINE
 from tests.examples.marked import MARK, marked
+from tests.kit.lacking import reason
 from tests.live.kafka import KafkaNode
+from tests.live.pool import REAL_KAFKA
 
 pytestmark = [
     pytest.mark.timeout(420),
-    pytest.mark.skipif(os.environ.get("GKAFKA_LIVE") == "skip", reason="GKAFKA_LIVE=skip"),
+    pytest.mark.skipif(os.environ.get("GKAFKA_LIVE") == "skip", reason=reason(REAL_KAFKA)),
 ]
 
 

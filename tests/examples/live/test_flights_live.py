@@ -12,11 +12,13 @@ import pytest
 
 from tests.examples.conftest import EXAMPLES
 from tests.examples.test_flights import write_flights
+from tests.kit.lacking import reason
 from tests.live.kafka import KafkaNode
+from tests.live.pool import REAL_KAFKA
 
 pytestmark = [
     pytest.mark.timeout(420),
-    pytest.mark.skipif(os.environ.get("GKAFKA_LIVE") == "skip", reason="GKAFKA_LIVE=skip"),
+    pytest.mark.skipif(os.environ.get("GKAFKA_LIVE") == "skip", reason=reason(REAL_KAFKA)),
 ]
 
 

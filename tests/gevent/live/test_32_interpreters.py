@@ -15,6 +15,7 @@ import pytest
 from tests.effort import one_of
 from tests.gevent.live.recipes import environment
 from tests.handlers.hub import ROOT
+from tests.kit.lacking import reason
 from tests.live.maven import cache_folder, locked
 
 NAMES = ("python3.10", "python3.11", "python3.12", "python3.13", "python3.14", "python3.13t", "python3.14t", "pypy3")
@@ -75,7 +76,13 @@ INTERPRETERS = others()
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     "name",
-    one_of(*INTERPRETERS) if INTERPRETERS else [pytest.param("none", marks=pytest.mark.skip("no other interpreter of 3.10 or newer here"))],
+    one_of(*INTERPRETERS)
+    if INTERPRETERS
+    else [
+        pytest.param(
+            "none", marks=pytest.mark.skip(reason(("other interpreter of 3.10 or newer", "apt-get install python3.12-venv, for example")))
+        )
+    ],
 )
 @pytest.mark.parametrize("suite", ["tests/handlers/test_contract.py", pytest.param("tests/handlers", marks=pytest.mark.soak)])
 def test_32_the_handlers_keep_their_contract_on_another_interpreter(name: str, suite: str) -> None:
