@@ -96,9 +96,9 @@ def in_turn(items: Sequence[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.thorough)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unknown topic is given up after less than the 5 s that a real cluster may need to tell all its brokers."""
+    """An unknown topic is given up after less than the 5 s that a real cluster may need to tell all its brokers: for tests that want that error."""
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
 
 

@@ -407,6 +407,7 @@ def test_an_end_beyond_the_log_is_data_loss_after_the_poll_timeout(cluster: Mock
     assert len(reading(failOnDataLoss="false", **beyond).rows()) == 10
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_a_topic_that_is_deleted_under_a_task_is_data_loss_after_the_poll_timeout(cluster: MockCluster, reading: Reading) -> None:
     numbers(cluster, 5)
     readers = [reading(kafkaConsumer__pollTimeoutMs="1500", failOnDataLoss=fail).reader for fail in ("true", "false")]
