@@ -113,6 +113,7 @@ def test_closing_a_stream_in_the_child_leaves_the_parents_connection_alone(make:
         make,
         """
 import _socket
+from tests.kit.clock import soon
 listener = _socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(5)
 stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), soon(60))
 fd, _ = listener._accept()

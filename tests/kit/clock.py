@@ -7,8 +7,9 @@
     assert now() - began >= 0.2    # fine: a busy machine never takes less time
 
 A test waits for an event, with a generous deadline: `deadline = now() + 60`, then `assert now() < deadline` in the loop. What must not
-happen is looked for `during(0.5)`. gkafka's own arguments that are moments come from `soon(0.1)`. How fast something is belongs into
-`benchmarks/`. `tests/test_clocks.py` looks for other clocks in tests, and in the programs that tests start.
+happen is looked for `during(0.5)`. gkafka's own arguments that are moments come from `soon(0.1)`; a handler whose clock is to be wrong
+gets `lambda: soon(60)`. How fast something is belongs into `benchmarks/`. `tests/test_clocks.py` looks for other clocks in tests, and in the
+programs that tests start.
 """
 
 from __future__ import annotations

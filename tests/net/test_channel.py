@@ -375,6 +375,7 @@ def test_max_in_flight_per_connection_bounds_what_is_under_way_and_keeps_the_ord
 def test_a_request_for_which_there_is_no_room_is_told_so_in_time(handler: Handler) -> None:
     with MockCluster() as cluster:
         made, calls = channel(handler, cluster, max_in_flight_per_connection=1), Calls(handler)
+        made.wait_open(soon(60))
         made.request(metadata([]), timeout_s=0.5).result(WAIT_S)  # from here on it looks often
         slow = Held()
         cluster.on("Metadata", slow, times=1)

@@ -309,6 +309,7 @@ def test_a_good_session_follows_a_hostile_one(handler: Handler) -> None:
 
 MEMORY_SCRIPT = """
     import json, resource, socket, struct, sys, threading
+    from tests.kit.clock import soon
     from gkafka.config import ClientConfig
     from gkafka.handlers import resolve_handler
     from gkafka.net.channel import Channel

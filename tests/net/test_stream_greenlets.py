@@ -173,6 +173,7 @@ def test_streams_work_in_a_process_of_any_kind(patch: str, name: str) -> None:
         f"""
         {patch}
         import warnings; warnings.simplefilter("ignore")
+        from tests.kit.clock import soon
         import gevent, gevent.server
         from gkafka.handlers import resolve_handler
         from gkafka.net.stream import open_stream

@@ -856,6 +856,7 @@ def test_tls_works_in_a_patched_process(certs: Certificates, order: str) -> None
             from gkafka.net.stream import open_stream
             from gkafka.config import ClientConfig
             from tests.handlers.hub import assert_waits_in_the_hub
+            from tests.kit.clock import soon
             handler = resolve_handler({"threading" if order.startswith("threads") else "auto"!r})
             config = ClientConfig(security_protocol="SSL", ssl_context=context, ssl_cafile=None if context else {certs.ca!r})
             def connect(port):
@@ -880,6 +881,7 @@ def test_a_forked_child_that_closes_says_nothing_to_the_server(certs: Certificat
             f"""
             import os
             from gkafka.handlers import resolve_handler
+            from tests.kit.clock import soon
             from gkafka.net.stream import open_stream
             from gkafka.config import ClientConfig
             handler = resolve_handler({name!r})

@@ -350,12 +350,12 @@ def test_a_rebalance_that_fails_does_not_end_the_lease(join: Join, zoo: Zoo, cli
     def fail(*_: object) -> Any:
         raise ConfigurationError("no idea")
 
-    member = join(rebalance_backoff_ms=60_000, zookeeper_connection_timeout_ms=3000)
+    member = join(rebalance_backoff_ms=60_000, zookeeper_connection_timeout_ms=30_000)
     another(zoo)
     member._stale = True
     with monkeypatch.context() as patch:
         patch.setattr(member, "_decide_partitions", fail)
-        assert member._beat() <= 0.5, "the lease is kept, while the rebalance is tried again later"
+        assert member._beat() <= 5.0, "the lease is kept, while the rebalance is tried again later"
         assert "no idea" in str(error_of(member.consume))
         before = member._lease_until
         member._beat()
