@@ -28,7 +28,6 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The log's level is the command's to set; the environment says nothing of clusters."""
     for name in ("KAFKA_BOOTSTRAP_SERVERS", "KAFKA_SASL_PASSWORD", "KAFKA_SSL_PASSWORD", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
     logs = [logging.getLogger(name) for name in ("gkafka", "kazoo")]
     before = [log.level for log in logs]
     yield

@@ -12,7 +12,7 @@ from tests.faults.inside import Inside
 from tests.faults.proxy import PRODUCE, Delay, Lose
 from tests.faults.runs import Form, Line
 from tests.faults.stage import Stage
-from tests.kit.clock import now
+from tests.kit.clock import figure, now
 
 __all__ = ["STATES", "play_closing"]
 
@@ -234,7 +234,7 @@ def _close(scene: Scene, timeout: float) -> tuple[int, float]:
         listed = 0
     except DeliveryError as error:
         listed = len(error.records)
-    return listed, float(now() - began)
+    return listed, figure(now() - began)
 
 
 def _resolved(inside: Inside, first: int) -> bool:

@@ -360,7 +360,7 @@ class Member:
         self._consumer = KINDS["confluent" if given.client == "confluent" else given.kind](given, self._told)
         self._read = self._since = self._problems = 0
         self._newest: dict[Place, tuple[int, float]] = {}
-        self._reported = 0.0
+        self._report_at = 0.0
 
     def run(self) -> None:
         deadline = clock.now() + LONGEST_S
@@ -419,10 +419,9 @@ class Member:
         return what == "stop"
 
     def _report(self, ended: bool = False) -> None:
-        now = clock.now()
-        if float(now - self._reported) < REPORT_S and not ended:
+        if clock.now() < self._report_at and not ended:
             return
-        self._reported = now
+        self._report_at = clock.soon(REPORT_S)
         newest = [[*place, *at] for place, at in self._newest.items()]
         counts = {
             **COUNTS,

@@ -56,7 +56,7 @@ class Member(Child):
 
     def kill(self) -> float:
         """SIGKILL. Returns when."""
-        self.killed = clock.now()
+        self.killed = clock.figure(clock.now())
         self.process.kill()
         self.process.wait(30)
         return self.killed
@@ -64,10 +64,10 @@ class Member(Child):
     def freeze(self) -> float:
         self.frozen = True
         self.process.send_signal(signal.SIGSTOP)
-        return clock.now()
+        return clock.figure(clock.now())
 
     def wake(self) -> float:
-        now = clock.now()
+        now = clock.figure(clock.now())
         self.frozen = False
         self.process.send_signal(signal.SIGCONT)
         return now
@@ -76,7 +76,7 @@ class Member(Child):
         """Ask it to stop in order. Returns when."""
         self.leaving = True
         self.tell("stop")
-        return clock.now()
+        return clock.figure(clock.now())
 
     @property
     def there(self) -> bool:
@@ -112,7 +112,7 @@ class Party:
 
     def most(self, name: str, value: float) -> None:
         """A figure is the worst of all times it was measured."""
-        self.figures[name] = round(max(self.figures.get(name, 0.0), value), 2)
+        self.figures[name] = round(max(self.figures.get(name, 0.0), clock.figure(value)), 2)
 
     def diaries(self, eras: Eras | None = None) -> list[Diary]:
         """What is written until now."""

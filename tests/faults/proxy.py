@@ -210,7 +210,7 @@ class Door:
             self._end(lambda link, now=now: link.ends_at <= now)  # type: ignore[misc]
 
     def _welcome(self, client: socket.socket) -> None:
-        ends_at = self._plan.born(float(clock.now()))
+        ends_at = self._plan.born(clock.soon(0))
         try:
             broker = socket.create_connection(self._backend(), timeout=5)
         except OSError:
@@ -285,7 +285,7 @@ class _Link:
         api, _, correlation = struct.unpack_from(">hhi", frame, 4)
         self._apis[correlation] = api
         size = max(0, struct.unpack_from(">h", frame, 12)[0]) if len(frame) >= 14 else 0
-        self._plan.asked[frame[14 : 14 + size].decode(errors="replace"), api].append(clock.now())
+        self._plan.asked[frame[14 : 14 + size].decode(errors="replace"), api].append(clock.figure(clock.now()))
         self._broker.sendall(frame)
         return True
 

@@ -90,7 +90,7 @@ class _Shooting:
     def _acknowledged(self, now: float) -> int:
         """Lately: every caller asks after each call, and the ledger is long."""
         if now >= self._count_at:
-            self._count_at = float(now) + COUNT_EVERY_S
+            self._count_at = clock.soon(COUNT_EVERY_S)
             self._acked = sum(e.acknowledged for e in self.inside.ledger.entries)
         return self._acked
 
@@ -113,7 +113,7 @@ class _Shooting:
         with contextlib.suppress(KafkaException):
             self.producer.close(10)
             self.client.close(5)
-        inside.expect(float(clock.now() - began) < 10.5 + self.form.room_s, "close() took too long")
+        inside.expect(clock.figure(clock.now() - began) < 10.5 + self.form.room_s, "close() took too long")
         left = [worker for worker in self.client.handler.workers() if worker.is_alive()]
         inside.expect(not left, f"workers that did not end: {left}")
 

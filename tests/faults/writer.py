@@ -190,7 +190,7 @@ class Writer:
             now = clock.now()
             # What a pause of this process cost is not made up for: a burst would be another load than the others carry.
             rate = self._task.rate / (1 if produced < self._task.plenty else 10)
-            due = min(due + (now - before) * rate, produced + self._task.rate / 4)
+            due = min(due + clock.figure(now - before) * rate, produced + self._task.rate / 4)
             before = now
             while produced < due:
                 self._produce(produced)

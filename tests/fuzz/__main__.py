@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.fuzz.targets import CORPUS, TARGETS, Target, corpus, survives
-from tests.kit.clock import epoch_s, now
+from tests.kit.clock import epoch_s, figure, now
 
 SLOW_S, HANG_S = 0.05, 5.0
 
@@ -67,15 +67,15 @@ def run(target: Target, name: str, *, executions: int, seconds: float, seed: int
     chance = random.Random(f"{seed}{name}")
     pool = [*target.seeds(), *corpus(name)]
     tally = Tally(0, 0.0, {}, [], [])
-    done, began = 0, float(now())
+    done, began = 0, now()
     with alarm():
-        while done < executions and now() - began < seconds:
+        while done < executions and figure(now() - began) < seconds:
             data = target.mutate(chance.choice(pool), chance, pool)
             done += 1
             if done % 100 == 0:
                 _wind_up()
             _try(target, data, tally)
-    return tally._replace(executions=done, seconds=now() - began)
+    return tally._replace(executions=done, seconds=figure(now() - began))
 
 
 def _try(target: Target, data: bytes, tally: Tally) -> None:

@@ -113,19 +113,20 @@ def test_closing_a_stream_in_the_child_leaves_the_parents_connection_alone(make:
         make,
         """
 import _socket
+from tests.kit.clock import soon
 listener = _socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(5)
-stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), handler.monotonic() + 60)
+stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), soon(60))
 fd, _ = listener._accept()
 peer = _socket.socket(fileno=fd)
 buffer = bytearray(100)
 got = []
-reader = handler.spawn(lambda: got.append(stream.recv_into(buffer, handler.monotonic() + 60)))
+reader = handler.spawn(lambda: got.append(stream.recv_into(buffer, soon(60))))
 handler.sleep(0.05)   # it waits inside the stream while the process forks
 def child():
     stream.close()
     return stream.fileno()
 print(in_child(child))
-stream.send_all([b"still here"], handler.monotonic() + 60)
+stream.send_all([b"still here"], soon(60))
 print(peer.recv(100).decode())
 peer.send(b"so am I")
 print(reader.join(60), buffer[:got[0]].decode())
@@ -141,8 +142,9 @@ def test_a_greenlet_that_reads_a_stream_ends_in_the_child(make: str) -> None:
         make,
         """
 import _socket, gevent
+from tests.kit.clock import soon
 listener = _socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(5)
-stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), handler.monotonic() + 60)
+stream = handler.create_connection((_socket.AF_INET, listener.getsockname()), soon(60))
 fd, _ = listener._accept()
 peer = _socket.socket(fileno=fd)
 ends = []

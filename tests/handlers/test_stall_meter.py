@@ -32,7 +32,7 @@ def nothing_was_told() -> None:
 def handler() -> Iterator[GEventHandler]:
     made = GEventHandler()
     yield made
-    assert made.stop(made.monotonic() + 60)
+    assert made.stop(soon(60))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from gkafka.exceptions import SocketDisconnectedError
 from gkafka.handlers import resolve_handler
-from tests.kit.clock import busy, now
+from tests.kit.clock import busy, now, soon
 
 _syscalls = pytest.importorskip("gkafka.handlers._syscalls", reason="gkafka is not compiled here")
 receive_frame, send_now = _syscalls.receive_frame, _syscalls.send_now
@@ -207,7 +207,7 @@ def test_nobody_is_there_to_send_to(pair: Pair) -> None:
 def test_a_stream_sends_requests_of_every_size() -> None:
     handler = resolve_handler("threading")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        stream = handler.create_connection((socket.AF_INET, server.getsockname()), handler.monotonic() + 60)
+        stream = handler.create_connection((socket.AF_INET, server.getsockname()), soon(60))
         theirs, _ = server.accept()
         with theirs:
             for parts in (
@@ -230,14 +230,14 @@ def test_close_ends_it(state: str) -> None:
     handler = resolve_handler("threading")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = (socket.AF_INET, server.getsockname())
-        stream = handler.create_connection(address, handler.monotonic() + 60)
+        stream = handler.create_connection(address, soon(60))
         theirs, _ = server.accept()
         errors: list[BaseException] = []
 
         def read() -> None:
             try:
                 stage, buffer = memoryview(bytearray(STAGE)), bytearray(BUFFER)
-                while stream.recv_frame(stage, buffer, handler.monotonic() + 1000):
+                while stream.recv_frame(stage, buffer, soon(1000)):
                     pass
             except BaseException as error:
                 errors.append(error)

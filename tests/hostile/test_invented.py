@@ -21,6 +21,7 @@ from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import MockCluster
 from tests.hostile.test_lies import Lying, Peak, dead_port, silent_port
 from tests.kit import clock
+from tests.kit.clock import soon
 
 TOPIC = "invented"
 LEADERS = 240
@@ -175,7 +176,7 @@ def test_whoever_makes_a_consumer_of_many_leaders_asks_none_of_them_itself(
     def noted(self: FetchDriver, share: Any) -> float:
         drivers.append(handler.current_id())
         share.again = len(drivers) < 5  # another one came meanwhile
-        return handler.monotonic() + 1.0
+        return soon(1.0)
 
     monkeypatch.setattr(FetchDriver, "_drive_once", noted)
     driver._drive(driver.shares[0], object())

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.testing import Delay, Edit, MockCluster
 from tests.hostile.life import QUICK, TOPIC, cluster_for_life, life, produce
-from tests.kit.clock import during, epoch_ms, now
+from tests.kit.clock import during, epoch_ms, now, soon
 from tests.kit.lacking import leave_out
 from tests.net.servers import refused_port
 from tests.public.aids import error_of
@@ -33,7 +32,7 @@ HOUR, DAY = 3600.0, 86400.0
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made = resolve_handler(request.param)
     yield made
-    made.stop(made.monotonic() + 60)
+    made.stop(soon(60))
 
 
 # -- F19 ---------------------------------------------------------------------------------------------------------------
@@ -42,7 +41,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead = 0.0
-        monkeypatch.setattr(time, "time", lambda: epoch_ms() / 1000 + self.ahead)
+        monkeypatch.setattr("time.time", lambda: epoch_ms() / 1000 + self.ahead)
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR, DAY, -DAY])

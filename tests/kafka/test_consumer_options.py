@@ -411,12 +411,13 @@ def test_api_version_auto_timeout_ms_bounds_the_constructor(handler: str) -> Non
 def test_allow_auto_create_topics_lets_a_subscription_make_its_topic(
     consumer: Make, make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.3)
     cluster = make_cluster(topics={})
     assert KafkaConsumer.DEFAULT_CONFIG["allow_auto_create_topics"] is True
-    assert consumer(cluster).partitions_for_topic("new") == set()
-    assert consumer(cluster, "new", allow_auto_create_topics=False).poll(1200) == {}
-    assert consumer(cluster).topics() == set()
+    with monkeypatch.context() as patch:
+        patch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.3)
+        assert consumer(cluster).partitions_for_topic("new") == set()
+        assert consumer(cluster, "new", allow_auto_create_topics=False).poll(1200) == {}
+        assert consumer(cluster).topics() == set()
     consumer(cluster, "new", allow_auto_create_topics=True)
     assert consumer(cluster).topics() == {"new"}
 

@@ -193,7 +193,7 @@ def test_one_trigger_puts_the_other_off(cluster: MockCluster, make: Make) -> Non
     triggers._due -= 30  # half of the time is over
     consumer.get_messages(3, timeout=60)
     assert committed(cluster) == {0: 3}
-    assert triggers._due - consumer._handler.monotonic() > 31  # the number has put it off
+    assert triggers._due > now() + 31  # the number has put it off
     consumer.get_messages(2, timeout=60)
     consumer.commit()
     assert committed(cluster) == {0: 5}

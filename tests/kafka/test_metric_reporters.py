@@ -14,6 +14,7 @@ from gkafka.kafka.metrics.rates import Rates
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import QUICK, consume, put
+from tests.kit.clock import soon
 
 
 class Reporter(AbstractMetricsReporter):
@@ -137,7 +138,7 @@ def test_metrics_num_samples_and_metrics_sample_window_ms_are_those_of_the_clien
     """Behaviour 272: how long a rate remembers."""
     options = {} if samples is None else {"metrics_num_samples": samples, "metrics_sample_window_ms": window_ms}
     sending, reading = producer(cluster, **options), consumer(cluster, "t", **QUICK, **options)
-    now = [sending._client.handler.monotonic()]
+    now = [soon(0)]
     sending._rates._clock = reading._rates._clock = lambda: now[0]
 
     def rates(after_s: float) -> list[float]:

@@ -155,7 +155,7 @@ class Driver:
                 self._take(sock, data)
             else:
                 self._lost(sock)
-        for number in [n for n, (_, _, deadline, _) in self._flying.items() if clock.soon(0) > deadline]:
+        for number in [n for n, (_, _, deadline, _) in self._flying.items() if clock.now() > deadline]:
             self.group.on_answer(self._flying.pop(number)[0], None, KafkaTimeoutError("no answer"), clock.soon(0))
         if not self._sockets:
             time.sleep(seconds)

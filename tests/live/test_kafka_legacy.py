@@ -114,7 +114,7 @@ def test_one_trigger_puts_the_other_off(version: str, legacy: KafkaClient, new_t
         consumer._triggers._due -= 30  # half of the time is over
         consumer.get_messages(2, timeout=60)
         assert committed(legacy, group, topic) == 2
-        assert consumer._triggers._due - consumer._handler.monotonic() > 31
+        assert consumer._triggers._due > now() + 31
         consumer.get_message(timeout=60)
         consumer.commit()
         assert committed(legacy, group, topic) == 3

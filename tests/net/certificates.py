@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
+from tests.kit.clock import epoch_s
+
 DAY = datetime.timedelta(days=1)
 PASS_PHRASE = "open sesame"
 
@@ -108,7 +110,7 @@ class Certificates:
         start: int = -1,
         end: int = 30,
     ) -> None:
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.fromtimestamp(epoch_s(), datetime.timezone.utc)
         builder = (
             x509.CertificateRevocationListBuilder().issuer_name(ca[0].subject).last_update(now + start * DAY).next_update(now + end * DAY)
         )
@@ -128,7 +130,7 @@ class Certificates:
         self._write(f"{name}.p12", pkcs12.serialize_key_and_certificates(b"x", key, cert, None, lock))
 
     def _builder(self, subject: x509.Name, issuer: x509.Name, key: Any, start: int, end: int) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.fromtimestamp(epoch_s(), datetime.timezone.utc)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)

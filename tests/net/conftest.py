@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from gkafka.handlers import Handler, resolve_handler
+from tests.kit.clock import soon
 
 
 @pytest.fixture(params=["threading", "gevent"])
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made = resolve_handler("threading") if request.param == "threading" else resolve_handler("gevent")
     yield made
-    assert made.stop(made.monotonic() + 60), f"workers that did not end: {made.workers()}"
+    assert made.stop(soon(60)), f"workers that did not end: {made.workers()}"

@@ -18,6 +18,7 @@ from gkafka.net.channel import Channel
 from gkafka.testing import MockCluster, Sasl
 from gkafka.wire.metadata import MetadataRequest
 from tests.frames import is_ours
+from tests.kit.clock import soon
 from tests.net.servers import serve
 
 USER, PASSWORD, TOKEN = "alice", "s3cret-of-alice", "t0ken.s3cret."
@@ -34,7 +35,7 @@ def channel(handler: Handler, cluster: MockCluster | int, mechanism: str = "PLAI
 
 
 def opened(handler: Handler, one: Channel, seconds: float = 60.0) -> Channel:
-    one.wait_open(handler.monotonic() + seconds)
+    one.wait_open(soon(seconds))
     return one
 
 
@@ -157,7 +158,7 @@ def test_a_broker_that_asks_for_the_most_iterations_keeps_no_hub(monkeypatch: py
     handler = resolve_handler("gevent")
     with MockCluster(sasl=Sasl({USER: PASSWORD}, iterations=1_000_000)) as cluster:
         closed(opened(handler, channel(handler, cluster, "SCRAM-SHA-256", connect_timeout_ms=60_000)))
-    assert handler.stop(handler.monotonic() + 60)
+    assert handler.stop(soon(60))
     assert len(computed_in) == 2
     assert threading.get_ident() not in computed_in
 

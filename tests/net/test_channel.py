@@ -38,7 +38,7 @@ from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.hostile.test_lies import silent_port
-from tests.kit.clock import PATIENCE_S, busy, now
+from tests.kit.clock import PATIENCE_S, busy, now, soon
 from tests.net.channel_peers import Conversation, Pipelined, closed_port, peer
 from tests.public.aids import Held
 
@@ -100,21 +100,21 @@ def test_a_request_queued_before_the_channel_is_open_is_answered(handler: Handle
 def test_wait_open_waits_and_raises_why_it_did_not_open(handler: Handler) -> None:
     with MockCluster() as cluster:
         made = channel(handler, cluster)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         assert made.opened
         made.close()
         with pytest.raises(SocketDisconnectedError, match="closed by the client"):
-            made.wait_open(handler.monotonic() + 60)
+            made.wait_open(soon(60))
     refused = Channel(handler, "127.0.0.1", closed_port(), ClientConfig())
     with pytest.raises(ConnectionFailedError):
-        refused.wait_open(handler.monotonic() + 60)
+        refused.wait_open(soon(60))
 
 
 def test_wait_open_ends_at_its_deadline(handler: Handler) -> None:
     with peer(Conversation.stay_silent) as server:
         made = Channel(handler, "127.0.0.1", server.port, ClientConfig())
         with pytest.raises(KafkaTimeoutError, match="not open yet"):
-            made.wait_open(handler.monotonic() + 0.1)
+            made.wait_open(soon(0.1))
         made.close()
         assert made.join(60)
 
@@ -126,7 +126,7 @@ def test_requests_sent_while_it_opens_keep_their_order(handler: Handler) -> None
         for index in range(50):
             made.send(metadata([]), calls.on(index), timeout_s=60)
         assert made.in_flight == 50
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         for index in range(50, 100):
             made.send(metadata([]), calls.on(index), timeout_s=60)
         calls.wait(100)
@@ -160,6 +160,22 @@ def test_a_request_that_comes_while_it_opens_goes_behind_those_that_waited(handl
 
 
 # -- negotiation on real sockets (KIP-35, KIP-511, F31)
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Silence is an answer after 0.2 s, or after so many seconds."""
+
+    def impatient(seconds: float) -> None:
+        monkeypatch.setattr("gkafka.core.connection.QUIET_S", seconds)
+
+    impatient(0.2)
+    return impatient
+
+
+def opening(handler: Handler, cluster: MockCluster) -> Channel:
+    """It has time for several questions."""
+    return channel(handler, cluster, reconnect_backoff_ms=5, connect_timeout_ms=300_000)
+
+
 @pytest.mark.parametrize(
     "corrupt",
     [
@@ -172,7 +188,7 @@ def test_error_35_in_a_strange_shape_is_asked_again_at_v0(handler: Handler, corr
     with MockCluster() as cluster:
         cluster.on("ApiVersions", Corrupt(corrupt))
         made = channel(handler, cluster)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         assert [request.version for request in cluster.requests("ApiVersions")] == [4, 0]
         assert cluster.connections() == 1
         made.close()
@@ -182,7 +198,7 @@ def test_error_35_in_a_strange_shape_is_asked_again_at_v0(handler: Handler, corr
 def test_a_broker_with_an_older_apiversions_is_asked_at_v0(handler: Handler, limit: tuple[int, int]) -> None:
     with MockCluster(limits={"ApiVersions": limit}) as cluster:
         made = channel(handler, cluster)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         assert made.request(metadata(), timeout_s=60).result(WAIT_S).brokers
         made.close()
 
@@ -197,9 +213,10 @@ def test_a_broker_that_always_says_35_is_a_named_error_and_no_loop(handler: Hand
 
 
 @pytest.mark.parametrize(("release", "produce"), [("0.9.0", (0, 1)), ("0.8.2", (0, 0))])
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_without_apiversions_is_found_out(handler: Handler, release: str, produce: tuple[int, int]) -> None:
     with MockCluster(topics={"t": 1}, versions=release) as cluster:
-        made = channel(handler, cluster, reconnect_backoff_ms=5, connect_timeout_ms=5000)
+        made = opening(handler, cluster)
         answer = made.request(metadata(), timeout_s=60).result(WAIT_S)
         assert [topic.name for topic in answer.topics] == ["t"]
         assert made.versions is not None
@@ -210,8 +227,8 @@ def test_a_broker_without_apiversions_is_found_out(handler: Handler, release: st
 
 def test_a_broker_that_was_found_out_once_is_not_asked_again_until_it_fails(handler: Handler) -> None:
     with MockCluster(topics={"t": 1}, versions="0.8.2") as cluster:
-        first = channel(handler, cluster, reconnect_backoff_ms=5)
-        first.wait_open(handler.monotonic() + 60)
+        first = opening(handler, cluster)
+        first.wait_open(soon(60))
         asked = len(cluster.requests())
         second = channel(handler, cluster)
         second.request(metadata(), timeout_s=60).result(WAIT_S)
@@ -221,49 +238,55 @@ def test_a_broker_that_was_found_out_once_is_not_asked_again_until_it_fails(hand
         assert [request.api for request in cluster.requests()[asked:]] == ["Metadata"], "and no other, for whose answer it would wait"
         cluster.close_connections()
         assert second.join(60)
-        third = channel(handler, cluster, reconnect_backoff_ms=5)
-        third.wait_open(handler.monotonic() + 60)
+        third = opening(handler, cluster)
+        third.wait_open(soon(60))
         assert cluster.count("ListOffsets") == 2
         for made in (first, second, third):
             made.close()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_is_only_slow_is_not_taken_for_an_old_one(handler: Handler) -> None:
     """Paused for longer than an answer may take; then it answers whatever is asked."""
     with MockCluster() as cluster:
         cluster.on("ApiVersions", Drop(before=True))
-        made = channel(handler, cluster, connect_timeout_ms=5000, reconnect_backoff_ms=5)
-        made.wait_open(handler.monotonic() + 60)
+        made = opening(handler, cluster)
+        cluster.on("DescribeGroups", Drop(), when=lambda _: setattr(made._connection, "_quiet_s", 60.0))
+        made.wait_open(soon(60))
         assert made.versions is not None
         assert made.versions.ranges[0][1] >= 13
         made.close()
 
 
-def test_a_broker_that_stood_still_when_it_was_asked_is_asked_again_before_a_request_is_refused(handler: Handler) -> None:
+def test_a_broker_that_stood_still_when_it_was_asked_is_asked_again_before_a_request_is_refused(
+    handler: Handler, impatient: Callable[[float], None]
+) -> None:
     """Twice no answer to ApiVersions, and one between them: so does a 0.9.0. But the first CreateTopics does not take that for an answer."""
     with MockCluster(topics={"t": 1}) as cluster:
         cluster.on("ApiVersions", Drop(before=True), times=2)
-        first = channel(handler, cluster, connect_timeout_ms=5000, reconnect_backoff_ms=5)
-        first.wait_open(handler.monotonic() + 60)
-        bystander = channel(handler, cluster)
+        first = opening(handler, cluster)
+        first.wait_open(soon(60))
+        impatient(60.0)
+        bystander = opening(handler, cluster)
         bystander.request(metadata(), timeout_s=60).result(WAIT_S)
         with pytest.raises(SocketDisconnectedError, match=r"did not answer ApiVersions and was taken for one that has no CreateTopics"):
             first.request(CreateTopicsRequest(topics=[]), timeout_s=60).result(WAIT_S)
         assert first.join(60)
         assert cluster.count("ApiVersions") == 2
-        second = channel(handler, cluster)
+        second = opening(handler, cluster)
         second.request(CreateTopicsRequest(topics=[]), timeout_s=60).result(WAIT_S)
         assert cluster.count("ApiVersions") == 3
         assert bystander.join(60), "what went by the guess is given up, too, when nothing is under way"
         second.close()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_is_under_way_is_answered_before_a_doubted_connection_is_given_up(handler: Handler) -> None:
     with MockCluster(topics={"t": 1}) as cluster:
         cluster.on("ApiVersions", Drop(before=True), times=2)
         cluster.on("Metadata", Delay(0.3))
-        made = channel(handler, cluster, connect_timeout_ms=5000, reconnect_backoff_ms=5)
-        made.wait_open(handler.monotonic() + 60)
+        made = opening(handler, cluster)
+        made.wait_open(soon(60))
         before = made.request(metadata(), timeout_s=60)
         with pytest.raises(SocketDisconnectedError, match="asked again"):
             made.request(CreateTopicsRequest(topics=[]), timeout_s=60).result(WAIT_S)
@@ -271,6 +294,7 @@ def test_what_is_under_way_is_answered_before_a_doubted_connection_is_given_up(h
         assert made.join(60)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_old_broker_is_asked_once_more_and_then_believed(handler: Handler) -> None:
     with MockCluster(topics={"t": 1}, versions="0.9.0") as cluster:
         with pytest.raises(SocketDisconnectedError, match="asked again"):
@@ -283,7 +307,7 @@ def test_an_old_broker_is_asked_once_more_and_then_believed(handler: Handler) ->
 
 
 def request_topic(handler: Handler, cluster: MockCluster) -> None:
-    made = channel(handler, cluster, connect_timeout_ms=5000, reconnect_backoff_ms=5)
+    made = opening(handler, cluster)
     try:
         made.request(CreateTopicsRequest(topics=[]), timeout_s=60).result(WAIT_S)
     finally:
@@ -303,7 +327,7 @@ def test_a_broker_that_hangs_up_once_is_not_taken_for_an_old_one(handler: Handle
     with MockCluster() as cluster:
         cluster.on("ApiVersions", Close(before=True))
         made = channel(handler, cluster, reconnect_backoff_ms=5)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         assert made.versions is not None
         assert made.versions.ranges[0][1] >= 13
         made.close()
@@ -318,7 +342,7 @@ def test_an_unknown_broker_version_is_refused_at_once(handler: Handler) -> None:
 def test_pipelined_requests_are_answered_in_order(handler: Handler) -> None:
     with MockCluster(topics={"t": 1}) as cluster:
         made, calls = channel(handler, cluster), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         for index in range(500):
             request = metadata() if index % 2 else ListOffsetsRequest(replica_id=-1, topics=[])
             made.send(request, calls.on((index, request.API.name)), timeout_s=60)
@@ -337,7 +361,7 @@ def test_max_in_flight_per_connection_bounds_what_is_under_way_and_keeps_the_ord
         made, calls = channel(handler, cluster, max_in_flight_per_connection=bound), Calls(handler)
         for index in range(5):  # before it is open
             made.send(metadata([]), calls.on(index), timeout_s=60)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         for index in range(5, 10):
             made.send(metadata([]), calls.on(index), timeout_s=60)
         calls.wait(10)
@@ -351,6 +375,7 @@ def test_max_in_flight_per_connection_bounds_what_is_under_way_and_keeps_the_ord
 def test_a_request_for_which_there_is_no_room_is_told_so_in_time(handler: Handler) -> None:
     with MockCluster() as cluster:
         made, calls = channel(handler, cluster, max_in_flight_per_connection=1), Calls(handler)
+        made.wait_open(soon(60))
         made.request(metadata([]), timeout_s=0.5).result(WAIT_S)  # from here on it looks often
         slow = Held()
         cluster.on("Metadata", slow, times=1)
@@ -372,7 +397,7 @@ def test_what_waits_for_room_fails_with_the_connection(handler: Handler) -> None
     with MockCluster() as cluster:
         cluster.on("Metadata", Close(), times=1)
         made, calls = channel(handler, cluster, max_in_flight_per_connection=1), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         for index in range(3):
             made.send(metadata([]), calls.on(index), timeout_s=60)
         calls.wait(3)
@@ -409,7 +434,7 @@ def test_an_error_code_is_an_answer(handler: Handler) -> None:
 def test_a_version_that_cannot_say_it_fails_through_on_done_and_not_from_send(handler: Handler) -> None:
     with MockCluster(limits={"Metadata": (0, 3), "Fetch": None}) as cluster:
         made, calls = channel(handler, cluster), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         made.send(FetchRequest(max_wait_ms=1, min_bytes=1), calls.on("f"), timeout_s=60)
         made.send(metadata(), calls.on("m"), timeout_s=60)
         calls.wait(2)
@@ -425,7 +450,7 @@ def test_a_request_that_cannot_be_encoded_fails_alone(handler: Handler, queued: 
     with MockCluster() as cluster:
         made, calls = channel(handler, cluster), Calls(handler)
         if not queued:
-            made.wait_open(handler.monotonic() + 60)
+            made.wait_open(soon(60))
         made.send(MetadataRequest(topics=[5]), calls.on("bad"), timeout_s=60)
         made.send(metadata(), calls.on("good"), timeout_s=60)
         calls.wait(2)
@@ -463,7 +488,7 @@ def test_leftovers_larger_than_the_socket_buffer_go_out_whole_and_in_order(handl
     payloads = [os.urandom(8 << 20) for _ in range(3)]
     with peer(serve) as server:
         made, calls = Channel(handler, "127.0.0.1", server.port, ClientConfig()), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         expected = []
         for index, payload in enumerate(payloads):
             made.send(produce(payload), calls.on(f"p{index}"), timeout_s=60)
@@ -494,7 +519,7 @@ def test_b07_a_payload_is_kept_until_the_kernel_has_it(handler: Handler) -> None
 
     with peer(serve) as server:
         made = Channel(handler, "127.0.0.1", server.port, ClientConfig())
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         future = made.request(produce(b"\xab" * (12 << 20)), timeout_s=60)
         junk = [bytearray(b"\xcd" * (12 << 20)) for _ in range(3)]
         go.set()
@@ -511,7 +536,7 @@ def test_a_peer_that_stops_reading_is_given_up_at_the_request_timeout(handler: H
 
     with peer(serve) as server:
         made, calls = Channel(handler, "127.0.0.1", server.port, ClientConfig(socket_timeout_ms=1000)), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         began = now()
         made.send(produce(bytes(16 << 20)), calls.on("p"), timeout_s=1.0)
         made.send(produce(b"x", acks=0), calls.on("behind"), timeout_s=1.0, expects_response=False)
@@ -527,7 +552,7 @@ def test_acks_0_is_done_when_the_kernel_has_it(handler: Handler) -> None:
         made, calls = channel(handler, cluster), Calls(handler)
         for opened in (False, True):
             if opened:
-                made.wait_open(handler.monotonic() + 60)
+                made.wait_open(soon(60))
             made.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), calls.on(opened), timeout_s=60, expects_response=False)
         calls.wait(2)
         assert [(response, error) for _, response, error in calls.got] == [(None, None)] * 2
@@ -561,7 +586,7 @@ def test_f24_a_killed_reader_fails_everything_that_waits(handler: Handler) -> No
     with MockCluster() as cluster:
         closed: list[KafkaException | None] = []
         made, calls = channel(handler, cluster, on_close=lambda _, error: closed.append(error)), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         cluster.on("Metadata", Delay(0.1))
         made.send(metadata([]), killed, timeout_s=60)
         for index in range(3):
@@ -576,7 +601,7 @@ def test_f24_a_kill_in_one_callback_does_not_keep_the_others_from_being_told(han
     with MockCluster() as cluster:
         closed: list[KafkaException | None] = []
         made, calls = channel(handler, cluster, on_close=lambda _, error: closed.append(error)), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         cluster.on("Metadata", Drop())
         for index in range(4):
             made.send(metadata([]), killed if index == 1 else calls.on(index), timeout_s=60)
@@ -591,7 +616,7 @@ def test_close_from_a_callback(handler: Handler) -> None:
     with MockCluster() as cluster:
         closed: list[KafkaException | None] = []
         made, calls = channel(handler, cluster, on_close=lambda _, error: closed.append(error)), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         cluster.on("Metadata", Delay(0.1))
 
         def first(response: Any, error: KafkaException | None) -> None:
@@ -628,7 +653,7 @@ def test_send_from_a_callback(handler: Handler) -> None:
 def test_on_done_is_never_called_inside_send(handler: Handler) -> None:
     with MockCluster() as cluster:
         made = channel(handler, cluster)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         made.close()
         assert made.join(60)
         calls, me, workers = Calls(handler), handler.current_id(), []
@@ -649,7 +674,7 @@ def test_close_fails_everything_once_with_the_given_error(handler: Handler) -> N
     with MockCluster() as cluster:
         closed: list[tuple[Channel, KafkaException | None]] = []
         made, calls = channel(handler, cluster, on_close=lambda *about: closed.append(about)), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         cluster.on("Metadata", Drop())
         for index in range(5):
             made.send(metadata([]), calls.on(index), timeout_s=60)
@@ -682,7 +707,7 @@ def test_close_before_it_ever_opened(handler: Handler) -> None:
 def test_a_broker_that_goes_away_fails_what_is_in_flight(handler: Handler, reset: bool) -> None:
     with MockCluster() as cluster:
         made, calls = channel(handler, cluster), Calls(handler)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         cluster.on("Metadata", Close(before=True, reset=reset))
         for index in range(3):
             made.send(metadata([]), calls.on(index), timeout_s=60)
@@ -696,7 +721,7 @@ def test_an_idle_connection_that_the_broker_closes_is_noticed(handler: Handler) 
     with MockCluster() as cluster:
         gone = handler.Event()
         made = channel(handler, cluster, on_close=lambda *_: gone.set())
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         cluster.close_connections()
         assert gone.wait(60)
         assert made.closed
@@ -858,7 +883,7 @@ def test_a_reader_looks_around_before_a_requests_time_is_over(handler: Handler, 
     handler.looks_at = lambda now, seconds: asked.append(seconds) or now + seconds  # type: ignore[func-returns-value,method-assign]
     with MockCluster(topics={"t": 1}) as cluster:
         made = channel(handler, cluster, socket_timeout_ms=timeout_ms)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         made.request(metadata(), timeout_s=timeout_ms / 1000).exception(60)  # on a busy machine the answer may come too late
         made.close()
     if handler.cooperative and timeout_ms == 30_000:
@@ -872,7 +897,7 @@ def test_a_reader_that_sleeps_for_long_is_told_of_a_request_with_less_time(handl
         handler.looks_at = lambda now, seconds: now + (seconds if seconds < 1 else 200)  # type: ignore[method-assign]
     with MockCluster(topics={"t": 1}) as cluster:
         made = channel(handler, cluster, socket_timeout_ms=30_000)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         made.request(metadata(), timeout_s=60).result(60)
         handler.sleep(0.05)  # it has looked, and sleeps
         cluster.on("Metadata", Drop())
@@ -922,7 +947,7 @@ def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue
     handler = GEventHandler()
     with MockCluster(topics={"t": 1}) as cluster:
         made = channel(handler, cluster)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         answers: list[Any] = []
         for asked in (1, 2, 3):
             future = made.request(metadata(), timeout_s=0.3)
@@ -943,7 +968,7 @@ def test_a_silent_broker_is_given_up_soon_after_the_hub_stood_still() -> None:
     with MockCluster(topics={"t": 1}) as cluster:
         cluster.on("Metadata", Drop(before=True), times=None)
         made = channel(handler, cluster)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         future = made.request(metadata(), timeout_s=0.3)
         handler.sleep(0)
         busy(1.0)

@@ -25,7 +25,7 @@ from gkafka.exceptions import (
 from gkafka.handlers import Handler
 from gkafka.net.channel import Channel
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
-from tests.kit.clock import now
+from tests.kit.clock import now, soon
 from tests.net.channel_peers import Conversation, closed_port, peer
 
 LIMIT_S = 30.0
@@ -142,7 +142,7 @@ def test_f11_open_then_silent_is_found_at_the_request_timeout_and_names_api_brok
 
     with peer(serve) as server:
         made = channel(handler, server.port, socket_timeout_ms=1000)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         closed: list[KafkaException | None] = []
         made._on_close = lambda _, error: closed.append(error)
         began = now()
@@ -164,7 +164,7 @@ def test_f10_the_others_in_flight_on_a_half_open_connection_are_told_why(handler
 
     with peer(serve) as server:
         made = channel(handler, server.port, socket_timeout_ms=500)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         short = made.request(MetadataRequest(topics=[]), timeout_s=0.5)
         patient = made.request(MetadataRequest(topics=[]), timeout_s=60)
         assert isinstance(short.exception(60), KafkaTimeoutError)
@@ -269,7 +269,7 @@ def test_f03_a_late_answer_is_matched_to_nothing(handler: Handler) -> None:
     calls: list[KafkaException | None] = []
     with peer(serve) as server:
         made = channel(handler, server.port, socket_timeout_ms=300)
-        made.wait_open(handler.monotonic() + 60)
+        made.wait_open(soon(60))
         told = handler.Event()
 
         def done(response: Any, error: KafkaException | None) -> None:
@@ -309,6 +309,7 @@ def test_a_good_session_follows_a_hostile_one(handler: Handler) -> None:
 
 MEMORY_SCRIPT = """
     import json, resource, socket, struct, sys, threading
+    from tests.kit.clock import soon
     from gkafka.config import ClientConfig
     from gkafka.handlers import resolve_handler
     from gkafka.net.channel import Channel
@@ -344,7 +345,7 @@ MEMORY_SCRIPT = """
     threading.Thread(target=serve, daemon=True).start()
     handler = resolve_handler(kind)
     channel = Channel(handler, "127.0.0.1", listener.getsockname()[1], ClientConfig(max_response_bytes=limit, socket_timeout_ms=1000))
-    channel.wait_open(handler.monotonic() + 60)
+    channel.wait_open(soon(60))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     error = channel.request(MetadataRequest(topics=None), timeout_s=1.0).exception(60)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

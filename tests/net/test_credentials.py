@@ -16,6 +16,7 @@ from gkafka.net.authenticator import Authenticator
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.wire.apis import Versions
 from gkafka.wire.sasl import SaslHandshakeResponse
+from tests.kit.clock import soon
 
 SIGNER = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"  # a module, for all that its name looks like
 
@@ -67,7 +68,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal(handler: Handler, asked: list[Any]) -> None:
-    made = credentials(handler, "GSSAPI").mechanism("b1.example", handler.monotonic() + 60)
+    made = credentials(handler, "GSSAPI").mechanism("b1.example", soon(60))
     assert isinstance(made, Gssapi)
     assert asked == [("kafka@b1.example", "service"), ("initiate", "krb5")]
     credentials(handler, "GSSAPI", sasl_kerberos_service_name="bus", sasl_kerberos_domain_name="realm.example").mechanism("b1", 0)
@@ -77,9 +78,7 @@ def test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal(hand
 def test_what_a_library_raises_is_an_authentication_error_without_frames(handler: Handler, asked: list[Any]) -> None:
     authenticator = Authenticator(handler, credentials(handler, "GSSAPI"), "b1", "b1:9092")
     with pytest.raises(AuthenticationError, match=r"b1:9092: GSSAPI: RuntimeError: no Kerberos credentials available") as caught:
-        authenticator.authenticate(
-            Versions.for_broker("4.2"), lambda said, authentication: SaslHandshakeResponse(), handler.monotonic() + 60
-        )
+        authenticator.authenticate(Versions.for_broker("4.2"), lambda said, authentication: SaslHandshakeResponse(), soon(60))
     assert caught.value.__cause__ is not None
     assert caught.value.__cause__.__traceback__ is None
 
@@ -149,5 +148,5 @@ def test_what_kerberos_says_comes_with_the_next_step(handler: Handler, asked: li
     made._library.SecurityContext = lambda **_: SimpleNamespace(step=step, complete=False)
     with pytest.raises(AuthenticationError, match=rf"b1:9092: GSSAPI: GSSError: what it says; .*{text}"):
         Authenticator(handler, made, "b1", "b1:9092").authenticate(
-            Versions.for_broker("4.2"), lambda said, authentication: SaslHandshakeResponse(), handler.monotonic() + 60
+            Versions.for_broker("4.2"), lambda said, authentication: SaslHandshakeResponse(), soon(60)
         )

@@ -18,6 +18,7 @@ from gkafka.net.stream import open_stream
 from gkafka.testing import MockCluster, Sasl
 from gkafka.wire.metadata import MetadataRequest
 from tests.kit import clock
+from tests.kit.clock import soon
 from tests.net.servers import black_hole
 
 FREE = AT_ONCE - KEPT
@@ -173,7 +174,7 @@ def test_a_request_that_waits_for_its_turn_keeps_its_deadline(opening: tuple[Ope
     assert clock.now() - began < 60
     for one in late:
         with pytest.raises(KafkaTimeoutError):
-            one.wait_open(handler.monotonic())
+            one.wait_open(soon(0))
         one.close()
         assert one.join(0), "there was no reader"
     assert openings.waiting == 0
@@ -223,7 +224,7 @@ def test_what_is_open_keeps_no_other_from_opening(handler: Handler, monkeypatch:
         for one in channels:
             one.start()
         for one in channels:
-            one.wait_open(handler.monotonic() + 60)
+            one.wait_open(soon(60))
         for one in channels:
             one.close()
         assert all(one.join(60) for one in channels)
@@ -299,7 +300,7 @@ def test_a_place_is_held_while_a_function_of_the_users_is_asked(handler: Handler
     with MockCluster(sasl=Sasl({"user": "password"})) as cluster:
         options = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "user", "sasl_password": password}
         one = channel(handler, openings, cluster.brokers[1][1], **options)
-        one.wait_open(handler.monotonic() + 60)
+        one.wait_open(soon(60))
         assert held == [1]
         one.close()
         assert one.join(60)
@@ -362,7 +363,7 @@ def test_a_connection_that_is_closed_meanwhile_keeps_no_stream(handler: Handler)
         channel = Channel(handler, host, port, ClientConfig())
         channel.close()
         with pytest.raises(ConnectionFailedError):
-            open_stream(handler, host, port, deadline=handler.monotonic() + 60, config=ClientConfig(), made=channel._hold_stream)
+            open_stream(handler, host, port, deadline=soon(60), config=ClientConfig(), made=channel._hold_stream)
         assert channel._stream is None
         server.settimeout(60)
         peer, _ = server.accept()

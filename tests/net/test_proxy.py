@@ -19,7 +19,7 @@ from gkafka.handlers import Handler, Stream
 from gkafka.hosts import parse_proxy_url
 from gkafka.net.stream import open_stream
 from gkafka.testing import MockCluster
-from tests.kit.clock import now
+from tests.kit.clock import now, soon
 from tests.net.certificates import Certificates
 from tests.net.proxies import FakeProxy, running
 from tests.net.servers import echo, refused_port, serve
@@ -39,15 +39,15 @@ def by_proxy(kind: str, port: int, login: str = "", **options: Any) -> ClientCon
 
 
 def connect(handler: Handler, host: str, port: int, config: ClientConfig, timeout: float = 5) -> Stream:
-    return open_stream(handler, host, port, deadline=handler.monotonic() + timeout, config=config)
+    return open_stream(handler, host, port, deadline=soon(timeout), config=config)
 
 
 def assert_echo(handler: Handler, stream: Stream) -> None:
-    stream.send_all([b"hello"], handler.monotonic() + 60)
+    stream.send_all([b"hello"], soon(60))
     got = bytearray()
     while len(got) < 5:
         more = bytearray(5)
-        got += more[: stream.recv_into(more, handler.monotonic() + 60)]
+        got += more[: stream.recv_into(more, soon(60))]
     assert got == b"hello"
 
 

@@ -16,8 +16,7 @@ from gkafka.net.channel import Channel
 from gkafka.net.reading import SMALL_ANSWER, Reading
 from gkafka.testing import Drop, MockCluster
 from gkafka.wire.metadata import MetadataRequest
-from tests.kit import clock
-from tests.kit.clock import PATIENCE_S, now
+from tests.kit.clock import PATIENCE_S, now, soon
 from tests.net.channel_peers import Conversation, peer
 from tests.public.aids import Held
 
@@ -59,7 +58,7 @@ def make() -> Iterator[Make]:
 
     def new(port: int, **options: Any) -> Channel:
         made.append(Channel(handler, "127.0.0.1", port, ClientConfig(**options)))
-        made[-1].wait_open(handler.monotonic() + WAIT_S)
+        made[-1].wait_open(soon(WAIT_S))
         return made[-1]
 
     yield new
@@ -79,14 +78,10 @@ def ask(channel: Channel, timeout_s: float = WAIT_S) -> Answer:
     return answer
 
 
-def soon(seconds: float = WAIT_S) -> float:
-    return clock.soon(seconds)
-
-
 def call(channel: Channel) -> Answer:
     """One request, waited for as an engine waits."""
     answer = ask(channel)
-    if not channel.read_until(answer.is_there, soon()):
+    if not channel.read_until(answer.is_there, soon(WAIT_S)):
         answer.wait()
     return answer
 
@@ -238,7 +233,7 @@ def test_who_is_interrupted_while_it_waits_has_taken_nothing(make: Make, monkeyp
             patch.setattr(stream, "wait_readable", cut)
             answer = ask(channel)
             with pytest.raises(Cut):
-                channel.read_until(answer.is_there, soon())
+                channel.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert (answer.times, answer.error) == (1, None)
         assert not channel.closed
@@ -274,7 +269,7 @@ def test_who_is_interrupted_while_it_reads_ends_the_connection_and_everybody_is_
                 patch.setattr(target[where], where, cut_off(getattr(target[where], where)))
             channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
             with pytest.raises(Cut):
-                channel.read_until(told.is_there, soon())
+                channel.read_until(told.is_there, soon(WAIT_S))
             assert channel.join(WAIT_S)
         assert channel.closed
         assert isinstance(told.error, SocketDisconnectedError)
@@ -310,7 +305,7 @@ def test_a_peer_that_goes_away_is_noticed_by_the_caller(make: Make) -> None:
         while channel._reading.answers < 200:
             call(channel)
         answer = ask(channel)
-        channel.read_until(answer.is_there, soon())
+        channel.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert isinstance(answer.error, SocketDisconnectedError)
 
@@ -328,7 +323,7 @@ def test_garbage_in_place_of_an_answer_ends_the_connection_and_is_named(make: Ma
         while channel._reading.answers < 200:
             call(channel)
         answer = ask(channel)
-        channel.read_until(answer.is_there, soon())
+        channel.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert "correlation id 0" in str(answer.error)
         assert channel.join(WAIT_S)
@@ -355,7 +350,7 @@ def test_after_a_large_answer_that_was_decrypted_the_reader_reads(make: Make, la
         aside(channel)
         answer = Answer()
         channel.send(MetadataRequest(topics=None), answer, timeout_s=WAIT_S)
-        if not channel.read_until(answer.is_there, soon()):
+        if not channel.read_until(answer.is_there, soon(WAIT_S)):
             answer.wait()
         assert len(answer.response.topics) == 200
         assert SMALL_ANSWER < 200 * 8 * 20
@@ -429,7 +424,7 @@ def test_a_caller_that_waits_hands_up_what_comes_before_its_own_answer(make: Mak
 
         def wait() -> None:
             answers.append(ask(channel))
-            channel.read_until(last.is_there, soon())
+            channel.read_until(last.is_there, soon(WAIT_S))
 
         waiting = threading.Thread(target=wait)
         waiting.start()
@@ -477,7 +472,7 @@ def test_close_while_a_caller_hands_up_an_answer_tells_it_once(make: Make) -> No
 
         def work() -> None:
             channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
-            channel.read_until(told.is_there, soon())
+            channel.read_until(told.is_there, soon(WAIT_S))
 
         caller = threading.Thread(target=work)
         caller.start()
@@ -504,13 +499,13 @@ def test_who_waits_on_top_of_itself_ends_the_connection_and_is_told_soon(make: M
             if threading.current_thread() is me and not calls:
                 calls.append("begun")
                 channel.send(MetadataRequest(topics=[]), inner, timeout_s=WAIT_S)
-                if not channel.read_until(inner.is_there, soon()):
+                if not channel.read_until(inner.is_there, soon(WAIT_S)):
                     inner.wait()
                 calls.append("told")
 
         me = threading.current_thread()
         channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
-        channel.read_until(lambda: len(calls) > 1, soon())
+        channel.read_until(lambda: len(calls) > 1, soon(WAIT_S))
         assert calls == ["begun", "told"]
         assert isinstance(inner.error, SocketDisconnectedError)
 
@@ -529,7 +524,7 @@ def test_a_process_that_was_forked_takes_no_byte(make: Make, monkeypatch: pytest
         with monkeypatch.context() as patch:
             patch.setattr(channel._handler, "check_fork", forked)
             with pytest.raises(ForkedClientError):
-                channel.read_until(answer.is_there, soon())
+                channel.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert (answer.times, answer.error) == (1, None)
 
@@ -557,6 +552,6 @@ def test_who_is_interrupted_twice_leaves_no_answer_untold(make: Make, monkeypatc
             patch.setattr(channel, "_cut_short", cut_again)
             channel.send(MetadataRequest(topics=[]), answer, timeout_s=WAIT_S)
             with pytest.raises(Cut):
-                channel.read_until(answer.is_there, soon())
+                channel.read_until(answer.is_there, soon(WAIT_S))
             answer.wait()
         assert isinstance(answer.error, SocketDisconnectedError)

@@ -19,7 +19,7 @@ from gkafka.testing import Drop, MockCluster
 from gkafka.testing.sasl import Sasl
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.sasl import SaslHandshakeResponse
-from tests.kit.clock import now
+from tests.kit.clock import now, soon
 from tests.net.channel_peers import Conversation, peer
 from tests.net.servers import black_hole
 
@@ -155,7 +155,7 @@ def test_whoever_gives_up_earlier_is_told_at_which_step_it_stands(handler: Handl
         stands = f"it has been at step {step} for "
         until(handler, lambda: stands in made.standing and made.standing.endswith(f" s{received}"), lambda: made.standing)
         with pytest.raises(KafkaTimeoutError) as caught:
-            made.wait_open(handler.monotonic())
+            made.wait_open(soon(0))
         made.close()
         assert made.join(LIMIT_S)
     assert str(caught.value).startswith(f"127.0.0.1:{port}: the connection is not open yet: {stands}")
@@ -174,7 +174,7 @@ def test_a_connect_timeout_names_the_step(handler: Handler, step: str, caplog: p
         for timeout_s in TIMES_S:
             made = Channel(handler, "127.0.0.1", port, config_of(options, port, connect_timeout_ms=timeout_s * 1000))
             with pytest.raises(KafkaException) as caught:
-                made.wait_open(handler.monotonic() + LIMIT_S)
+                made.wait_open(soon(LIMIT_S))
             assert made.join(LIMIT_S)
             told.append(str(caught.value))
             if (f"at step {step}{received}" in told[-1] or f"no answer to {step} within" in told[-1]) and told[-1].endswith(received):
@@ -221,7 +221,7 @@ def test_credentials_that_do_not_come_are_a_step(handler: Handler) -> None:
         made.start()
         until(handler, lambda: made.standing.startswith("it has been at step credentials of OAUTHBEARER for "), lambda: made.standing)
         asked.set()
-        made.wait_open(handler.monotonic() + LIMIT_S)
+        made.wait_open(soon(LIMIT_S))
         assert made.standing == ""
         made.close()
         assert made.join(LIMIT_S)

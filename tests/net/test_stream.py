@@ -19,7 +19,7 @@ from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDi
 from gkafka.handlers import Handler, Stream
 from gkafka.handlers.sockets import IOV_MAX
 from gkafka.net.stream import open_stream
-from tests.kit.clock import PATIENCE_S, now
+from tests.kit.clock import PATIENCE_S, now, soon
 from tests.kit.lacking import leave_out
 from tests.net.servers import black_hole, echo, refused_port, reset, serve
 
@@ -27,7 +27,7 @@ CONFIG = ClientConfig()
 
 
 def connect(handler: Handler, port: int, host: str = "127.0.0.1", timeout: float = 60, config: ClientConfig = CONFIG) -> Stream:
-    return open_stream(handler, host, port, deadline=handler.monotonic() + timeout, config=config)
+    return open_stream(handler, host, port, deadline=soon(timeout), config=config)
 
 
 def read(stream: Stream, size: int, deadline: float | None = None) -> bytes:
@@ -59,7 +59,7 @@ def socket_of(stream: Stream) -> socket.socket:
 def test_bytes_go_there_and_back(handler: Handler) -> None:
     with serve(echo) as port, connect(handler, port) as stream:
         assert stream.peer == f"127.0.0.1:{port}"
-        stream.send_all([b"he", bytearray(b"l"), memoryview(b"lo"), b""], handler.monotonic() + 60)
+        stream.send_all([b"he", bytearray(b"l"), memoryview(b"lo"), b""], soon(60))
         assert read(stream, 5) == b"hello"
 
 
@@ -89,7 +89,7 @@ def test_options_and_source_address_are_set_before_connecting(handler: Handler) 
     with serve(lambda conn: (peers.append(conn.getpeername()), echo(conn))) as port:
         stream = handler.create_connection(
             (socket.AF_INET, ("127.0.0.1", port)),
-            handler.monotonic() + 60,
+            soon(60),
             source_address=("127.0.0.1", source),
             sockopts=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)],
         )
@@ -124,15 +124,13 @@ def test_a_refused_connection_names_host_port_and_reason(handler: Handler) -> No
 def test_a_connection_that_reaches_itself_is_refused(handler: Handler) -> None:
     port = refused_port()
     with pytest.raises(ConnectionRefusedError, match="itself"):
-        handler.create_connection(
-            (socket.AF_INET, ("127.0.0.1", port)), handler.monotonic() + 60, source_address=("127.0.0.1", port)
-        ).close()
+        handler.create_connection((socket.AF_INET, ("127.0.0.1", port)), soon(60), source_address=("127.0.0.1", port)).close()
 
 
 def test_connecting_ends_at_the_deadline(handler: Handler) -> None:
     with black_hole() as port:
         with took(0.5), pytest.raises(KafkaTimeoutError, match=str(port)):
-            handler.create_connection((socket.AF_INET, ("127.0.0.1", port)), handler.monotonic() + 0.5)
+            handler.create_connection((socket.AF_INET, ("127.0.0.1", port)), soon(0.5))
         with took(0.5), pytest.raises(ConnectionFailedError, match=r"timed out after \d+\.\d s"):
             connect(handler, port, timeout=0.5)
 
@@ -151,8 +149,8 @@ def test_all_addresses_of_a_name_are_tried_in_turn(handler: Handler, monkeypatch
 
         def noted(address: Any, deadline: float, **options: Any) -> Stream:
             tried = address[1][1]
-            given[tried] = deadline - handler.monotonic()
-            return create(address, handler.monotonic() + 0.1 if tried == silent else deadline, **options)
+            given[tried] = deadline - now()
+            return create(address, soon(0.1) if tried == silent else deadline, **options)
 
         monkeypatch.setattr(handler, "create_connection", noted)
         with connect(handler, 1, host="kafka.example", timeout=60) as stream:
@@ -215,7 +213,7 @@ def entry(address: str, port: int) -> tuple[Any, ...]:
 
 def test_a_name_gives_all_its_addresses_once_in_the_resolvers_order(handler: Handler, resolver: dict[str, Any]) -> None:
     resolver["answer"] = lambda host: [entry("::1", 9), entry("127.0.0.2", 9), entry("::1", 9), entry("127.0.0.1", 9)]
-    found = handler.getaddrinfo("kafka.example", 9, handler.monotonic() + 60)
+    found = handler.getaddrinfo("kafka.example", 9, soon(60))
     assert [address[1][0] for address in found] == ["::1", "127.0.0.2", "127.0.0.1"]
     assert [address[0] for address in found] == [socket.AF_INET6, socket.AF_INET, socket.AF_INET]
     assert [bytes(h, "ascii") if isinstance(h, str) else h for h in resolver["asked"]] == [b"kafka.example"]
@@ -235,7 +233,7 @@ def test_a_resolver_that_hangs_ends_at_the_deadline(handler: Handler, resolver: 
     resolver["answer"] = lambda host: release.wait(60)
     try:
         with took(0.4), pytest.raises(KafkaTimeoutError, match=r"slow\.example:9092: the host name was not resolved"):
-            handler.getaddrinfo("slow.example", 9092, handler.monotonic() + 0.4)
+            handler.getaddrinfo("slow.example", 9092, soon(0.4))
         with took(0.2), pytest.raises(ConnectionFailedError, match=r"slow\.example:9092: .*not resolved by the deadline"):
             connect(handler, 9092, host="slow.example", timeout=0.2)
     finally:
@@ -270,15 +268,15 @@ def test_a_read_ends_at_its_deadline_and_the_stream_lives_on(handler: Handler) -
     with serve(echo) as port, connect(handler, port) as stream:
         for timeout in (0.0, 0.1, 1.1):
             with took(timeout), pytest.raises(KafkaTimeoutError, match=f"127.0.0.1:{port}: no answer by the deadline"):
-                stream.recv_into(bytearray(10), handler.monotonic() + timeout)
+                stream.recv_into(bytearray(10), soon(timeout))
         stream.send_all([b"alive"])
-        assert read(stream, 5, handler.monotonic() + 60) == b"alive"
+        assert read(stream, 5, soon(60)) == b"alive"
 
 
 def test_what_arrived_is_read_also_after_the_deadline(handler: Handler) -> None:
     with serve(lambda conn: (conn.sendall(b"early"), conn.recv(1))) as port, connect(handler, port) as stream:
         handler.sleep(0.05)
-        assert read(stream, 5, handler.monotonic() - 1) == b"early"
+        assert read(stream, 5, soon(-1)) == b"early"
 
 
 def test_the_peers_half_close_is_an_end_of_reading_only(handler: Handler) -> None:
@@ -309,13 +307,13 @@ def test_a_reset_is_a_disconnect_that_names_the_peer(handler: Handler) -> None:
     with serve(talk) as port, connect(handler, port) as stream:
         stream.send_all([b"x"])
         with pytest.raises(SocketDisconnectedError, match=f"127.0.0.1:{port}: Connection reset"):
-            stream.recv_into(bytearray(10), handler.monotonic() + 60)
+            stream.recv_into(bytearray(10), soon(60))
 
 
 def test_sending_to_a_peer_that_has_gone_is_a_disconnect(handler: Handler) -> None:
     def send_on(stream: Stream) -> None:
         for _ in range(100):
-            stream.send_all([b"x" * 1000], handler.monotonic() + 60)
+            stream.send_all([b"x" * 1000], soon(60))
             handler.sleep(0.002)
 
     # The peer may be gone before the connection is ready: that is a disconnect, too.
@@ -329,7 +327,7 @@ def test_close_wakes_the_reader_at_once(handler: Handler, deadline_s: float | No
     ends: list[BaseException] = []
     with serve(echo) as port:
         stream = connect(handler, port)
-        deadline = None if deadline_s is None else handler.monotonic() + deadline_s
+        deadline = None if deadline_s is None else soon(deadline_s)
         reader = handler.spawn(stream.recv_into, bytearray(10), deadline, _on_failure=ends.append)
         handler.sleep(0.05)
         stream.close()
@@ -416,7 +414,7 @@ def test_two_readers_of_one_stream_are_an_error_not_a_muddle(handler: Handler) -
             assert now() < deadline, "it does not read"
             handler.sleep(0.001)
         with pytest.raises(RuntimeError):
-            stream.recv_into(bytearray(10), handler.monotonic() + 60)
+            stream.recv_into(bytearray(10), soon(60))
         assert first.is_alive()
         stream.close()
         assert first.join(60)
@@ -436,7 +434,7 @@ def test_many_buffers_arrive_whole_and_in_order(handler: Handler) -> None:
         end.set()
 
     with serve(talk) as port, connect(handler, port) as stream:
-        stream.send_all(buffers, handler.monotonic() + 60)
+        stream.send_all(buffers, soon(60))
         deadline = now() + PATIENCE_S
         while not end.is_set() and now() < deadline:
             handler.sleep(0.005)
@@ -462,7 +460,7 @@ def test_try_send_takes_what_the_kernel_takes_and_never_waits(handler: Handler) 
             assert stream.try_send([b"more"]) == 0
             assert sent > 0
             with took(0.2), pytest.raises(KafkaTimeoutError, match="no room to send by the deadline"):
-                stream.send_all([b"!"], handler.monotonic() + 0.2)
+                stream.send_all([b"!"], soon(0.2))
             go.set()
         assert end.wait(60)
     assert len(got) == sent
@@ -484,7 +482,7 @@ def test_one_worker_reads_while_another_writes(handler: Handler) -> None:
     got: list[bytes] = []
     failures: list[BaseException] = []
     with serve(echo) as port, connect(handler, port) as stream:
-        deadline = handler.monotonic() + 60
+        deadline = soon(60)
         reader = handler.spawn(lambda: got.append(read(stream, size, deadline)), _on_failure=failures.append)
         writer = handler.spawn(stream.send_all, [data], deadline, _on_failure=failures.append)
         assert writer.join(60)
@@ -506,7 +504,7 @@ def test_descriptors_above_1024_work(handler: Handler) -> None:
             with connect(handler, port) as stream:
                 assert stream.fileno() > 1024
                 with pytest.raises(KafkaTimeoutError):
-                    stream.recv_into(bytearray(1), handler.monotonic() + 0.01)
+                    stream.recv_into(bytearray(1), soon(0.01))
                 stream.send_all([b"x"])
                 assert read(stream, 1) == b"x"
     finally:

@@ -27,7 +27,7 @@ CONFIG = ClientConfig()
 def handler() -> Iterator[GEventHandler]:
     made = GEventHandler()
     yield made
-    assert made.stop(made.monotonic() + 60)
+    assert made.stop(soon(60))
 
 
 def blast(conn: socket.socket) -> None:
@@ -52,14 +52,14 @@ def test_fast_peers_do_not_keep_the_hub_from_its_timers(handler: GEventHandler, 
     def read(n: int) -> None:
         buffer = memoryview(bytearray(65536))
         while sum(counts) < 20_000:
-            streams[n].recv_into(buffer, handler.monotonic() + 60)
+            streams[n].recv_into(buffer, soon(60))
             clock[0] += 0.0003  # it parses
             counts[n] += 1
             turn = handler.hub.loop.iteration
             worked[turn] = worked.get(turn, 0.0) + 0.0003
 
     with serve(blast) as port:
-        streams = [open_stream(handler, "127.0.0.1", port, deadline=handler.monotonic() + 60, config=CONFIG) for _ in range(20)]
+        streams = [open_stream(handler, "127.0.0.1", port, deadline=soon(60), config=CONFIG) for _ in range(20)]
         ticker = gevent.spawn(tick)
         workers = [handler.spawn(read, n) for n in range(20)]
         assert all(w.join(60) for w in workers)
@@ -85,7 +85,7 @@ def test_waiting_for_a_dead_peer_does_not_stall_the_hub(handler: GEventHandler, 
     data = bytes(30_000_000)
     held = [handler.hub.threadpool.spawn(release.wait, 60) for _ in range(10)] if what == "resolve with a full pool" else []
     with black_hole() as hole, serve(lambda conn: release.wait(60)) as silent:
-        stream = open_stream(handler, "127.0.0.1", silent, deadline=handler.monotonic() + 60, config=CONFIG)
+        stream = open_stream(handler, "127.0.0.1", silent, deadline=soon(60), config=CONFIG)
 
         calls = {
             "connect": lambda deadline: open_stream(handler, "127.0.0.1", hole, deadline=deadline, config=CONFIG),
@@ -97,7 +97,7 @@ def test_waiting_for_a_dead_peer_does_not_stall_the_hub(handler: GEventHandler, 
         assert_waits_in_the_hub(lambda: calls[what](soon(60)))
         if what == "write":  # what is broken off in the middle is written no more
             stream.close()
-            stream = open_stream(handler, "127.0.0.1", silent, deadline=handler.monotonic() + 60, config=CONFIG)
+            stream = open_stream(handler, "127.0.0.1", silent, deadline=soon(60), config=CONFIG)
         began = now()
         with pytest.raises((ConnectionFailedError, KafkaTimeoutError)):
             calls[what](soon(0.4))
@@ -122,7 +122,7 @@ def test_a_look_up_that_nobody_waits_for_is_given_up(handler: GEventHandler, mon
 
     monkeypatch.setattr(handler.hub, "_resolver", Resolver())
     with pytest.raises(KafkaTimeoutError):
-        handler.getaddrinfo("slow.example", 1, handler.monotonic() + 0.05)
+        handler.getaddrinfo("slow.example", 1, soon(0.05))
     gevent.sleep(0.01)
     assert ended == ["given up"]
 
@@ -137,7 +137,7 @@ def test_a_stream_that_would_wait_in_another_thread_says_so(handler: GEventHandl
             errors.append(exc)
 
     with serve(echo) as port:
-        stream = open_stream(handler, "127.0.0.1", port, deadline=handler.monotonic() + 60, config=CONFIG)
+        stream = open_stream(handler, "127.0.0.1", port, deadline=soon(60), config=CONFIG)
         thread = threading.Thread(target=foreign)
         thread.start()
         thread.join(60)
@@ -147,7 +147,7 @@ def test_a_stream_that_would_wait_in_another_thread_says_so(handler: GEventHandl
 
 def test_a_reader_that_is_killed_leaves_the_stream_to_the_next(handler: GEventHandler) -> None:
     with serve(echo) as port:
-        stream = open_stream(handler, "127.0.0.1", port, deadline=handler.monotonic() + 60, config=CONFIG)
+        stream = open_stream(handler, "127.0.0.1", port, deadline=soon(60), config=CONFIG)
         for _ in range(5):
             victim = gevent.spawn(stream.recv_into, bytearray(10))
             gevent.sleep(0.005)
@@ -156,7 +156,7 @@ def test_a_reader_that_is_killed_leaves_the_stream_to_the_next(handler: GEventHa
             stream.recv_into(bytearray(10))
         stream.send_all([b"abc"])
         buffer = bytearray(10)
-        assert stream.recv_into(buffer, handler.monotonic() + 60) == 3
+        assert stream.recv_into(buffer, soon(60)) == 3
         stream.close()
 
 
@@ -173,6 +173,7 @@ def test_streams_work_in_a_process_of_any_kind(patch: str, name: str) -> None:
         f"""
         {patch}
         import warnings; warnings.simplefilter("ignore")
+        from tests.kit.clock import soon
         import gevent, gevent.server
         from gkafka.handlers import resolve_handler
         from gkafka.net.stream import open_stream
@@ -182,15 +183,15 @@ def test_streams_work_in_a_process_of_any_kind(patch: str, name: str) -> None:
                 conn.sendall(data)
         server = gevent.server.StreamServer(("localhost", 0), serve); server.start()
         handler = resolve_handler({name!r})
-        stream = open_stream(handler, "localhost", server.server_port, deadline=handler.monotonic() + 60, config=ClientConfig())
+        stream = open_stream(handler, "localhost", server.server_port, deadline=soon(60), config=ClientConfig())
         data = bytes(range(256)) * 8192
         got = bytearray()
         def read():
             view = memoryview(bytearray(65536))
             while len(got) < len(data):
-                got.extend(view[:stream.recv_into(view, handler.monotonic() + 60)])
+                got.extend(view[:stream.recv_into(view, soon(60))])
         worker = handler.spawn(read)
-        stream.send_all([data], handler.monotonic() + 60)
+        stream.send_all([data], soon(60))
         print(worker.join(60), bytes(got) == data)
         ends = []
         worker = handler.spawn(stream.recv_into, bytearray(1), _on_failure=ends.append)

@@ -28,7 +28,7 @@ from gkafka.net.stream import open_stream
 from gkafka.net.tls import TlsStream, server_name
 from gkafka.net.tlscontext import make_context
 from tests.handlers.hub import assert_waits_in_the_hub, run_script
-from tests.kit.clock import now
+from tests.kit.clock import now, soon
 from tests.net.certificates import PASS_PHRASE, Certificates
 from tests.net.servers import echo, serve
 
@@ -49,7 +49,7 @@ def tls_config(certs: Certificates, **options: Any) -> ClientConfig:
 
 
 def connect(handler: Handler, port: int, config: ClientConfig, host: str = "127.0.0.1", timeout: float = 60) -> Stream:
-    return open_stream(handler, host, port, deadline=handler.monotonic() + timeout, config=config)
+    return open_stream(handler, host, port, deadline=soon(timeout), config=config)
 
 
 def read(stream: Stream, size: int, deadline: float | None = None) -> bytes:
@@ -71,8 +71,8 @@ def test_bytes_go_there_and_back_encrypted(handler: Handler, certs: Certificates
         assert isinstance(stream, TlsStream)
         assert stream.version == version.name.replace("_", ".")
         assert stream.peer == f"127.0.0.1:{port}"
-        stream.send_all([b"he", bytearray(b"l"), b"", memoryview(b"lo")], handler.monotonic() + 60)
-        assert read(stream, 5, handler.monotonic() + 60) == b"hello"
+        stream.send_all([b"he", bytearray(b"l"), b"", memoryview(b"lo")], soon(60))
+        assert read(stream, 5, soon(60)) == b"hello"
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_damage_behind_the_handshake_is_a_lost_connection(handler: Handler, cert
     with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
         stream.send_all([b"x"])
         with pytest.raises(SocketDisconnectedError, match="TLS failed") as caught:
-            stream.recv_into(bytearray(10), handler.monotonic() + 60)
+            stream.recv_into(bytearray(10), soon(60))
         assert caught.value.retriable
 
 
@@ -416,7 +416,7 @@ def test_a_missing_client_certificate_is_named(handler: Handler, certs: Certific
     # With TLS 1.3 the client's handshake is over before the server refuses it: the first read says so.
     def use(port: int) -> None:
         with connect(handler, port, tls_config(certs)) as stream:
-            stream.recv_into(bytearray(1), handler.monotonic() + 60)
+            stream.recv_into(bytearray(1), soon(60))
 
     with tls_server(certs.asking_for_clients(maximum_version=version)) as port, pytest.raises(TlsError, match="ssl_certfile="):
         use(port)
@@ -630,10 +630,10 @@ def test_a_read_ends_at_its_deadline_and_the_stream_lives_on(handler: Handler, c
     with tls_server(certs.server()) as port, connect(handler, port, tls_config(certs)) as stream:
         started = now()
         with pytest.raises(KafkaTimeoutError):
-            stream.recv_into(bytearray(10), handler.monotonic() + 0.2)
+            stream.recv_into(bytearray(10), soon(0.2))
         assert 0.19 <= now() - started < 30
         stream.send_all([b"alive"])
-        assert read(stream, 5, handler.monotonic() + 60) == b"alive"
+        assert read(stream, 5, soon(60)) == b"alive"
 
 
 def test_one_worker_reads_while_another_writes(handler: Handler, certs: Certificates) -> None:
@@ -641,7 +641,7 @@ def test_one_worker_reads_while_another_writes(handler: Handler, certs: Certific
     got: list[bytes] = []
     failures: list[BaseException] = []
     with tls_server(certs.server()) as port, connect(handler, port, tls_config(certs)) as stream:
-        deadline = handler.monotonic() + 60
+        deadline = soon(60)
         reader = handler.spawn(lambda: got.append(read(stream, len(data), deadline)), _on_failure=failures.append)
         handler.sleep(0.05)  # the reader waits: the writer must not wait for it
         pieces = [data[i : i + 70_001] for i in range(0, len(data), 70_001)]
@@ -657,8 +657,8 @@ def test_many_small_buffers_arrive_whole(handler: Handler, certs: Certificates) 
     whole = b"".join(buffers)
     with tls_server(certs.server(), lambda conn: (conn.recv(1), echo(conn))) as port, connect(handler, port, tls_config(certs)) as stream:
         got: list[bytes] = []
-        reader = handler.spawn(lambda: got.append(read(stream, len(whole), handler.monotonic() + 60)))
-        stream.send_all([b"!", *buffers], handler.monotonic() + 60)
+        reader = handler.spawn(lambda: got.append(read(stream, len(whole), soon(60))))
+        stream.send_all([b"!", *buffers], soon(60))
         assert reader.join(60)
     assert got == [whole]
 
@@ -687,7 +687,7 @@ def test_what_try_send_did_not_take_is_sent_later_without_loss_or_double(handler
         assert stream.try_send([views[sent:]]) == 0
         go.set()
         if finish == "send_all":
-            stream.send_all([views[sent:]], handler.monotonic() + 60)
+            stream.send_all([views[sent:]], soon(60))
         else:
             deadline = now() + 60
             while sent < len(data) and now() < deadline:
@@ -704,9 +704,9 @@ def test_after_a_send_that_timed_out_nothing_more_is_sent(handler: Handler, cert
     with tls_server(certs.server(), lambda conn: go.wait(60)) as port, connect(handler, port, tls_config(certs)) as stream:
         started = now()
         with pytest.raises(KafkaTimeoutError, match="no room to send by the deadline"):
-            stream.send_all([bytes(30_000_000)], handler.monotonic() + 0.5)
+            stream.send_all([bytes(30_000_000)], soon(0.5))
         assert now() - started < 30
-        for send in (lambda: stream.try_send([b"x"]), lambda: stream.send_all([b"x"], handler.monotonic() + 1)):
+        for send in (lambda: stream.try_send([b"x"]), lambda: stream.send_all([b"x"], soon(1))):
             with pytest.raises(SocketDisconnectedError, match="earlier send"):
                 send()
         go.set()
@@ -725,7 +725,7 @@ def test_two_writers_are_an_error_not_a_muddle(handler: Handler, certs: Certific
             handler.sleep(0.001)
         assert stream.try_send([b"x"]) == 0
         with pytest.raises(RuntimeError, match="two workers send"):
-            stream.send_all([b"x"], handler.monotonic() + 60)
+            stream.send_all([b"x"], soon(60))
         stream.close()
         assert writer.join(60)
         go.set()
@@ -769,8 +769,8 @@ def test_the_servers_end_is_an_end(handler: Handler, certs: Certificates, polite
         conn.close()
 
     with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
-        assert read(stream, 10, handler.monotonic() + 60) == b"bye"
-        assert stream.recv_into(bytearray(10), handler.monotonic() + 60) == 0
+        assert read(stream, 10, soon(60)) == b"bye"
+        assert stream.recv_into(bytearray(10), soon(60)) == 0
 
 
 def test_bytes_that_were_tampered_with_are_an_error_and_no_data(handler: Handler, certs: Certificates) -> None:
@@ -782,9 +782,9 @@ def test_bytes_that_were_tampered_with_are_an_error_and_no_data(handler: Handler
         conn.recv(1)
 
     with tls_server(certs.server(), talk) as port, connect(handler, port, tls_config(certs)) as stream:
-        assert read(stream, 4, handler.monotonic() + 60) == b"true"
+        assert read(stream, 4, soon(60)) == b"true"
         with pytest.raises(SocketDisconnectedError, match="TLS failed: DECRYPTION_FAILED_OR_BAD_RECORD_MAC"):
-            stream.recv_into(bytearray(10), handler.monotonic() + 60)
+            stream.recv_into(bytearray(10), soon(60))
 
 
 # -- the hub -----------------------------------------------------------------------------------------------------------
@@ -804,9 +804,9 @@ def test_a_slow_server_does_not_stall_the_hub(certs: Certificates, whose: str) -
     )
 
     with tls_server(certs.server()) as port, connect(handler, port, config) as stream:
-        assert_waits_in_the_hub(lambda: stream.recv_into(bytearray(1), handler.monotonic() + 60))
+        assert_waits_in_the_hub(lambda: stream.recv_into(bytearray(1), soon(60)))
         stream.send_all([b"x"])
-        assert read(stream, 1, handler.monotonic() + 60) == b"x"
+        assert read(stream, 1, soon(60)) == b"x"
     with serve(lambda conn: conn.recv(1_000_000) and conn.recv(1)) as silent:
         assert_waits_in_the_hub(lambda: connect(handler, silent, config))
     assert handler.stop()
@@ -828,8 +828,8 @@ def test_no_lock_is_held_while_greenlets_switch(certs: Certificates) -> None:
 
         greenlet.settrace(trace)
         try:
-            writer = handler.spawn(stream.send_all, [data], handler.monotonic() + 60)
-            assert read(stream, len(data), handler.monotonic() + 60) == data
+            writer = handler.spawn(stream.send_all, [data], soon(60))
+            assert read(stream, len(data), soon(60)) == data
             assert writer.join(60)
         finally:
             greenlet.settrace(None)
@@ -856,15 +856,16 @@ def test_tls_works_in_a_patched_process(certs: Certificates, order: str) -> None
             from gkafka.net.stream import open_stream
             from gkafka.config import ClientConfig
             from tests.handlers.hub import assert_waits_in_the_hub
+            from tests.kit.clock import soon
             handler = resolve_handler({"threading" if order.startswith("threads") else "auto"!r})
             config = ClientConfig(security_protocol="SSL", ssl_context=context, ssl_cafile=None if context else {certs.ca!r})
             def connect(port):
-                return open_stream(handler, "127.0.0.1", port, deadline=handler.monotonic() + 60, config=config)
+                return open_stream(handler, "127.0.0.1", port, deadline=soon(60), config=config)
             stream = connect({port})
             buffer = bytearray(10)
-            assert_waits_in_the_hub(lambda: stream.recv_into(buffer, handler.monotonic() + 60))
-            stream.send_all([b"x"], handler.monotonic() + 60)
-            print((handler.name, stream.recv_into(buffer, handler.monotonic() + 60), stream.version))
+            assert_waits_in_the_hub(lambda: stream.recv_into(buffer, soon(60)))
+            stream.send_all([b"x"], soon(60))
+            print((handler.name, stream.recv_into(buffer, soon(60)), stream.version))
             stream.close()
             assert_waits_in_the_hub(lambda: connect({silent}))
             """,
@@ -880,19 +881,20 @@ def test_a_forked_child_that_closes_says_nothing_to_the_server(certs: Certificat
             f"""
             import os
             from gkafka.handlers import resolve_handler
+            from tests.kit.clock import soon
             from gkafka.net.stream import open_stream
             from gkafka.config import ClientConfig
             handler = resolve_handler({name!r})
             config = ClientConfig(security_protocol="SSL", ssl_cafile={certs.ca!r})
-            stream = open_stream(handler, "127.0.0.1", {port}, deadline=handler.monotonic() + 60, config=config)
+            stream = open_stream(handler, "127.0.0.1", {port}, deadline=soon(60), config=config)
             pid = os.fork()
             if pid == 0:
                 stream.close()
                 os._exit(0)
             os.waitpid(pid, 0)
-            stream.send_all([b"still here"], handler.monotonic() + 60)
+            stream.send_all([b"still here"], soon(60))
             buffer = bytearray(10)
-            print(buffer[:stream.recv_into(buffer, handler.monotonic() + 60)].decode())
+            print(buffer[:stream.recv_into(buffer, soon(60))].decode())
             stream.close()
             """,
             python=(),

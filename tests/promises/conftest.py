@@ -12,6 +12,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import GEventHandler, Handler, ThreadingHandler
 from gkafka.testing import MockCluster
+from tests.kit.clock import soon
 from tests.promises.aids import LIMIT_S
 
 
@@ -19,7 +20,7 @@ from tests.promises.aids import LIMIT_S
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made: Handler = ThreadingHandler() if request.param == "threading" else GEventHandler()
     yield made
-    made.stop(made.monotonic() + LIMIT_S)
+    made.stop(soon(LIMIT_S))
 
 
 @pytest.fixture

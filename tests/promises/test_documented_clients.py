@@ -40,7 +40,7 @@ from gkafka.exceptions import (
 )
 from gkafka.handlers import Handler, RequestHandler, ThreadingHandler
 from gkafka.testing import Delay, Drop, Error, MockCluster
-from tests.kit.clock import now
+from tests.kit.clock import now, soon
 from tests.net.certificates import Certificates
 from tests.net.servers import serve
 from tests.promises.aids import LIMIT_S, consumer_of, fill, values
@@ -316,4 +316,4 @@ def test_a_threading_handler_works_on_threads() -> None:
     assert seen != [threading.current_thread()]
     assert isinstance(seen[0], threading.Thread)
     assert ThreadingHandler.QueueEmptyError is queue.Empty
-    handler.stop(handler.monotonic() + LIMIT_S)
+    handler.stop(soon(LIMIT_S))

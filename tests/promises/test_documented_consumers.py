@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
 from collections import Counter
@@ -285,10 +286,11 @@ def test_offsets_are_reset_by_time_or_to_a_number(client: KafkaClient) -> None:
 
 
 def test_a_look_up_that_keeps_failing_is_an_offset_request_failed(connect: Connect, cluster: MockCluster) -> None:
-    client = connect(cluster, api_timeout_ms=1000)
+    client = connect(cluster)
     fill(connect(cluster), 1)
     consumer = consumer_of(client)
     consumer.consume()
+    client.cluster.config = dataclasses.replace(client.cluster.config, api_timeout_ms=1000)
     cluster.on("ListOffsets", Error(7), times=None)
     with pytest.raises(OffsetRequestFailedError):
         consumer.reset_offsets([(0, OffsetType.EARLIEST)])

@@ -21,6 +21,7 @@ from gkafka.exceptions import ConfigurationError, CorruptRecordError, NoMessages
 from gkafka.protocol import FetchResponse, Message, MessageSet
 from gkafka.records import crc32c
 from gkafka.utils import Serializable
+from tests.kit.clock import epoch_ms
 from tests.protocol import cases
 from tests.protocol.test_requests import GOLDEN
 from tests.records.peers import KafkaPythonBatch, KafkaPythonSet
@@ -88,7 +89,7 @@ def test_timestamps_are_ms_or_datetimes() -> None:
     ):
         message = Message(b"v", protocol_version=1, timestamp=given_)
         assert (message.timestamp, message.timestamp_dt, message.timestamp_type) == (NOW + 5, at, TimestampType.CREATE_TIME)
-    assert abs(Message(b"v", protocol_version=1).timestamp - datetime.now(timezone.utc).timestamp() * 1000) < 60_000
+    assert abs(Message(b"v", protocol_version=1).timestamp - epoch_ms()) < 60_000
     for wrong in ("now", True, b""):
         with pytest.raises(ConfigurationError, match="timestamp="):
             Message(b"v", timestamp=wrong)  # type: ignore[arg-type]

@@ -16,13 +16,14 @@ from gkafka.handlers import GEventHandler, Handler, ThreadingHandler
 from gkafka.protocol import Message
 from gkafka.simpleconsumer import OwnedPartition
 from gkafka.testing import MockCluster
+from tests.kit.clock import soon
 
 
 @pytest.fixture(params=["threading", "gevent"])
 def handler(request: pytest.FixtureRequest) -> Iterator[Handler]:
     made: Handler = ThreadingHandler() if request.param == "threading" else GEventHandler()
     yield made
-    made.stop(made.monotonic() + 60)
+    made.stop(soon(60))
 
 
 def owned(handler: Handler | None, **options: Any) -> OwnedPartition:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from gkafka.exceptions import KafkaException
@@ -85,6 +86,16 @@ class Runner:
                 return False
             self.sleep(0.005)
         return True
+
+
+@contextlib.contextmanager
+def short_of_time(producer: Any, seconds: float) -> Iterator[None]:
+    """Meanwhile a native producer gives up after so many seconds what it has to deliver. What must be delivered is so before or afterwards."""
+    sender = producer._driver.sender
+    usual, sender._delivery_timeout_s = sender._delivery_timeout_s, seconds
+    producer._driver._wake.set()
+    yield
+    sender._delivery_timeout_s = usual
 
 
 class Clock:

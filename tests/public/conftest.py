@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 
@@ -75,7 +74,10 @@ def no_socket_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def in_turn(items: Sequence[pytest.Item]) -> None:
-    """Have a test with more parameters than its handler play each set of them with one handler, in turn; with the other one it is thorough."""
+    """Have a test with more parameters than its handler play each set of them with one handler, in turn; with the other one it is thorough.
+
+    The first set is played with threads. Which comes when is by the positions of the parameters: neither a name nor a run changes it.
+    """
     tests: dict[str, list[tuple[int, pytest.Item]]] = defaultdict(list)
     for item in items:
         call = getattr(item, "callspec", None)
@@ -86,8 +88,7 @@ def in_turn(items: Sequence[pytest.Item]) -> None:
         names = [name if isinstance(name, str) else ",".join(name) for name in together]
         follow = {other.strip() for name in names for other in name.split(",")[1:]}
         at = sum(index for name, index in call.indices.items() if name not in {*follow, "run"})
-        test = item.nodeid.partition("[")[0]
-        tests[test].append(((at + crc32(test.encode())) % 2, item))
+        tests[item.nodeid.partition("[")[0]].append((at % 2, item))
     for sets in tests.values():
         if len({at for at, _ in sets}) == 2:
             for at, item in sets:
@@ -95,9 +96,9 @@ def in_turn(items: Sequence[pytest.Item]) -> None:
                     item.add_marker(pytest.mark.thorough)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unknown topic is given up after less than the 5 s that a real cluster may need to tell all its brokers."""
+    """An unknown topic is given up after less than the 5 s that a real cluster may need to tell all its brokers: for tests that want that error."""
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
 
 

@@ -12,6 +12,7 @@ from gkafka.core.standing import Reason
 from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, RecordTooLarge, TruncatedBatchError
 from gkafka.testing import MockCluster, Reply
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.kit.clock import soon
 from tests.public.aids import LIMIT_S, Runner, error_of, read
 from tests.records.handmade import GZIP, TRANSACTIONAL, batch, fix_crc, marker, message, record, values, wrapper
 
@@ -119,8 +120,7 @@ def test_a_call_reads_no_further_batch_behind_its_time_out(
             return slow(queue)
 
         late = [0.0]
-        clock = engine._handler.monotonic
-        monkeypatch.setattr(engine._handler, "monotonic", lambda: clock() + late[0])
+        monkeypatch.setattr(engine._handler, "monotonic", lambda: soon(late[0]))
         monkeypatch.setattr(engine, "_open", open_slowly)
         assert 1 <= len(consumer.consume_batch(30, 700)) <= 3
         monkeypatch.undo()

@@ -27,6 +27,7 @@ from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.testing import Delay, Edit, Error, MockCluster
 from gkafka.wire.apiversions import ApiVersionsRequest
 from tests.handlers.hub import run_script
+from tests.kit.clock import soon
 from tests.net.certificates import Certificates
 from tests.net.channel_peers import Conversation, closed_port, peer
 from tests.net.servers import serve
@@ -329,6 +330,7 @@ def test_a_listing_is_whole_also_while_another_question_is_under_way(connect: An
     assert one.result() == "b"
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_an_unknown_topic_is_told_by_name(connect: Any, make_cluster: Any) -> None:
     client = connect(make_cluster(auto_create=False))
     with Clock() as clock:
@@ -353,6 +355,7 @@ def test_asking_for_a_topic_creates_it_where_the_broker_and_the_option_allow_tha
     cluster = make_cluster()
     assert connect(cluster).topics["fresh"].name == "fresh"
     careful = connect(cluster, auto_create_topics=False)
+    careful.cluster.topic_patience_s = 0.5
     assert isinstance(error_of(lambda: careful.topics["fresher"]), UnknownTopicOrPartition)
     assert "fresher" not in connect(cluster).topics
 
@@ -540,7 +543,7 @@ def test_two_clients_share_a_handler_and_the_end_of_one_is_not_the_end_of_the_ot
     finally:
         one.close()
         other.close()
-        assert handler.stop(handler.monotonic() + LIMIT_S)
+        assert handler.stop(soon(LIMIT_S))
 
 
 def test_close_ends_every_worker_of_the_client_soon(cluster: MockCluster, run: Runner) -> None:

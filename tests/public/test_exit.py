@@ -14,7 +14,7 @@ from gkafka import KafkaClient, lifetime
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import ThreadingHandler
 from gkafka.testing import Delay, Error, MockCluster
-from tests.kit.clock import now
+from tests.kit.clock import Span, now
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 from tests.public.forking import script
 from tests.public.programs import play
@@ -273,7 +273,7 @@ def last_flush(cluster: MockCluster, then: str, timeout_ms: int, *, before: str 
     )
     said, _ = run_to_its_end(cluster, source + "    " + before + THE_END, "gevent", False)
     *lines, seconds = said.splitlines()
-    return "\n".join(lines), float(seconds)
+    return "\n".join(lines), Span(seconds)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_ctrl_c_ends_the_wait_for_a_hub_that_is_blocked(cluster: MockCluster) ->
     said, _ = run_to_its_end(cluster, source.replace("BOOTSTRAP", repr(cluster.bootstrap)) + timed, "gevent", False)
     *_, word, seconds = said.split()
     assert word == "interrupted"
-    assert float(seconds) < 30
+    assert Span(seconds) < 30
 
 
 # -- processes that end without the interpreter's own end ------------------------------------------------------------------------

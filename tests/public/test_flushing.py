@@ -19,7 +19,7 @@ from gkafka.exceptions import (
     TopicAuthorizationFailed,
 )
 from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, stored, stored_values
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, short_of_time, stored, stored_values
 from tests.public.conftest import Connect
 
 
@@ -204,12 +204,13 @@ def test_a_record_whose_answer_never_came_may_be_persisted_and_is_said_to_be(cli
 
 def test_a_record_that_never_left_is_not_persisted_and_is_said_to_be(connect: Connect, cluster: MockCluster, run: Runner) -> None:
     client = connect(cluster, reconnect_backoff_ms=30_000, reconnect_backoff_max_ms=30_000)  # no connection is being tried at the timeout
-    producer = client.get_producer(delivery_timeout_ms=1500, linger_ms=0)
+    producer = client.get_producer(linger_ms=0)
     producer.produce("t", b"0").result(LIMIT_S)
     cluster.stop_broker(1)
     run.until(lambda: not any(c["open"] for b in client.stats()["brokers"] for c in b["connections"]))
-    producer.produce("t", b"x")
-    error = undelivered(producer.flush, LIMIT_S)
+    with short_of_time(producer, 1.0):
+        producer.produce("t", b"x")
+        error = undelivered(producer.flush, LIMIT_S)
     assert [r.persisted for r in error.records] == ["no"]
 
 
@@ -225,16 +226,13 @@ def test_a_record_that_waited_for_a_connection_that_did_not_open_is_not_persiste
             return answer
 
         client = connect(cluster, connect_timeout_ms=300)
-        producer = client.get_producer(
-            delivery_timeout_ms=2000, linger_ms=0, retry_backoff_ms=10, retry_backoff_max_ms=10, enable_idempotence=idempotent
-        )
+        producer = client.get_producer(linger_ms=0, retry_backoff_ms=10, retry_backoff_max_ms=10, enable_idempotence=idempotent)
         producer.produce("t", b"0").result(LIMIT_S)
         cluster.on("Metadata", Edit(elsewhere), times=None)
         client.update_cluster()
         cluster.close_connections()
-        delivery = producer.produce("t", b"x")
-        with pytest.raises(KafkaTimeoutError, match="not delivered within 2 s") as caught:
-            delivery.result(LIMIT_S)
+        with short_of_time(producer, 2.0), pytest.raises(KafkaTimeoutError, match="not delivered within 2 s") as caught:
+            producer.produce("t", b"x").result(LIMIT_S)
         assert caught.value.persisted == "no"
         assert stored_values(cluster) == [b"0"]
         cluster.clear_script()
@@ -242,19 +240,19 @@ def test_a_record_that_waited_for_a_connection_that_did_not_open_is_not_persiste
     assert producer.produce("t", b"y").result(LIMIT_S).offset == 1
 
 
-def test_a_record_that_waited_for_room_on_a_connection_is_not_persisted(connect: Connect, cluster: MockCluster) -> None:
+def test_a_record_that_waited_for_room_on_a_connection_is_not_persisted(connect: Connect, cluster: MockCluster, run: Runner) -> None:
     cluster.on("Produce", Drop())
     client = connect(cluster, max_in_flight_per_connection=1)
-    producer = client.get_producer(delivery_timeout_ms=1500, request_timeout_ms=2000, linger_ms=0)
+    producer = client.get_producer(request_timeout_ms=5000, linger_ms=0)
     first = producer.produce("t", b"x")
-    while not cluster.count("Produce"):
-        client.handler.sleep(0.01)
+    run.until(lambda: stored_values(cluster) == [b"x"])
     second = producer.produce("t", b"y")
     told = []
-    for delivery in (first, second):
-        with pytest.raises(KafkaTimeoutError) as caught:
-            delivery.result(LIMIT_S)
-        told.append(caught.value.persisted)
+    with short_of_time(producer, 0.5):
+        for delivery in (first, second):
+            with pytest.raises(KafkaTimeoutError) as caught:
+                delivery.result(LIMIT_S)
+            told.append(caught.value.persisted)
     assert told == ["maybe", "no"]
     assert producer.produce("t", b"z").result(LIMIT_S).offset == 1
     assert stored_values(cluster) == [b"x", b"z"]

@@ -16,6 +16,7 @@ from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.core.assignors import Assignment, GroupMember, RangeAssignor, Topics
+from gkafka.core.lease import Lease
 from gkafka.exceptions import (
     CommitFailedError,
     FencedInstanceId,
@@ -67,9 +68,6 @@ def test_session_timeout_ms_max_poll_interval_ms_group_instance_id_and_client_ra
     assert cluster.requests("OffsetCommit")[-1].message.group_instance_id == "one"
 
 
-SOON_SILENT = {"offsets_channel_socket_timeout_ms": 1000}
-
-
 class Slow(RangeAssignor):
     """It waits until that is true, as one that asks a database does."""
 
@@ -111,32 +109,37 @@ def test_session_timeout_ms_is_how_long_a_silent_coordinator_is_trusted(
 ) -> None:
     """By the member's own clock, although records are there; and it goes on when there is an answer again (F14)."""
     told = Told()
-    member = join(of=SOON_SILENT, session_timeout_ms=2000, **told.listeners)
+    member = join(session_timeout_ms=60_000, **told.listeners)
     settle(run, lambda: len(member.assignment()) == 4, member)
     filled(connect, cluster)
     run.until(lambda: member.stats()["buffered"] == 40)
     assert len(member.consume_batch(3, 60_000)) == 3
+    beats = cluster.count("Heartbeat")
     for api in ("Heartbeat", "FindCoordinator", "JoinGroup"):
         cluster.on(api, Drop(before=True), times=None)
-    heard = cluster.requests("Heartbeat")[-1].time
-    asked = [heard]  # when the last call began that handed something out
-
-    def lost() -> bool:
-        begun = float(now())
-        if member.consume_batch(1, 10):
-            asked[0] = begun
-        return bool(told.of("lost"))
-
-    run.until(lost)
-    assert asked[0] <= heard + 2.0 + 0.3, "the heartbeat before the first dropped one may have come later"
+    run.until(lambda: cluster.count("Heartbeat") > beats)
+    lease = member._share._member._group._lease
+    assert lease.ends_at < cluster.requests("Heartbeat")[-1].time + 60, "it counts from the last answer"
+    assert member.consume(60_000) is not None
+    end_session(lease, member)
+    assert member.consume(10) is None
+    settle(run, lambda: told.of("lost"), member)
     assert (member.assignment(), told.of("revoked")) == (set(), [])
     before = len(commits(cluster))
-    assert isinstance(error_of(member.commit, {FOUR[0]: 1}, timeout=0.5), CommitFailedError)
+    assert isinstance(error_of(member.commit, {FOUR[0]: 1}, timeout=60), CommitFailedError)
     assert len(commits(cluster)) == before
+    lease._session_s = 60.0
     cluster.clear_script()
+    cluster.close_connections()  # they are silent for good
     start = committed(cluster)
     got = read_all(member, 40 - sum(start.values()))
     assert sorted(got) == [(p, o) for p in range(4) for o in range(start.get(p, 0), 10)]
+
+
+def end_session(lease: Lease, member: Consumer) -> None:
+    """As if session_timeout_ms had passed."""
+    lease._session_s = 0.0
+    member._share._member._wake.set()  # type: ignore[union-attr]
 
 
 def test_session_timeout_ms_holds_records_back_although_nobody_could_be_told_yet(
@@ -150,7 +153,7 @@ def test_session_timeout_ms_holds_records_back_although_nobody_could_be_told_yet
             entered.set()
             run.until(gate.is_set)
 
-    member = join(of=SOON_SILENT, session_timeout_ms=2000, on_assigned=on_assigned)
+    member = join(session_timeout_ms=60_000, on_assigned=on_assigned)
     settle(run, lambda: len(member.assignment()) == 4, member)
     filled(connect, cluster)
     run.until(lambda: member.stats()["buffered"] == 40)
@@ -159,9 +162,11 @@ def test_session_timeout_ms_holds_records_back_although_nobody_could_be_told_yet
     assert member.consume(60_000) is not None
     for api in ("Heartbeat", "FindCoordinator", "JoinGroup"):
         cluster.on(api, Drop(before=True), times=None)
-    run.sleep(2.1)
+    end_session(member._share._member._group._lease, member)
     assert run.stays(lambda: member.consume(5) is None, 0.3)
     assert member.stats()["buffered"] == 39
+    cluster.clear_script()
+    cluster.close_connections()
     gate.set()
 
 
@@ -442,8 +447,7 @@ def test_a_partition_that_is_lost_while_it_is_given_up_is_told_as_lost(
     told = Told()
     member = join(
         assignors=["range"],
-        session_timeout_ms=2000,
-        of={"offsets_channel_socket_timeout_ms": 3000},
+        session_timeout_ms=60_000,
         auto_commit_interval_ms=60_000,
         **told.listeners,
     )
@@ -452,6 +456,7 @@ def test_a_partition_that_is_lost_while_it_is_given_up_is_told_as_lost(
         cluster.on(api, Drop(before=True), times=None)
     cluster.on("Heartbeat", Error(REBALANCING))
     cluster.on("Heartbeat", Drop(before=True), times=None)
-    member.consume_batch(timeout_ms=10)
+    settle(run, lambda: cluster.count("OffsetCommit"), member)
+    end_session(member._share._member._group._lease, member)
     settle(run, lambda: len(told.all) > 1, member)
     assert (told.of("lost"), told.of("revoked")) == ([[0, 1, 2, 3]], [])

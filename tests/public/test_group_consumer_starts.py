@@ -199,6 +199,7 @@ def test_partitions_that_have_no_start_yet_can_be_paused_and_resumed(
     assert member.paused() == set()
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_a_topic_that_vanishes_keeps_no_other_from_being_read(
     make_cluster: Callable[..., MockCluster], connect: Connect, cluster: MockCluster, join: Join, run: Runner
 ) -> None:

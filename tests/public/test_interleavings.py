@@ -11,6 +11,7 @@ import pytest
 from gkafka import KafkaClient, ProducerInterceptor
 from gkafka.net.channel import Channel
 from gkafka.testing import Close, Delay, MockCluster
+from tests.kit.clock import during, soon
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 
 
@@ -31,7 +32,7 @@ def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
         tell_each(self, failed)
 
     monkeypatch.setattr(Channel, "_tell_each", slowly)
-    producer, began = client.get_producer(linger_ms=0), client.handler.monotonic()
+    producer, began = client.get_producer(linger_ms=0), soon(0)
     cluster.on("Produce", Close(before=True))
     if second_answer_is_lost:
         cluster.on("Produce", Close(before=False))
@@ -106,8 +107,10 @@ def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(clie
         """The caller is slow and the producer's worker is not."""
         if handler.current_id() == me and driver.accumulator.open:
             driver._wake.set()
-            before, until = driver.settled_records, handler.monotonic() + 0.1
-            while driver.settled_records == before and handler.monotonic() < until:
+            before = driver.settled_records
+            for _ in during(0.1, pause=0):
+                if driver.settled_records != before:
+                    return
                 run.sleep(0.002)
 
     producer.produce("t", b"first")

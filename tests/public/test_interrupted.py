@@ -32,7 +32,7 @@ from gkafka.net.channel import Channel, CutShort
 from gkafka.testing import Action, Close, Delay, Drop, Error, MockCluster
 from gkafka.wire.metadata import MetadataRequest
 from tests.effort import seeds
-from tests.kit.clock import during, now
+from tests.kit.clock import during, now, soon
 from tests.public.aids import LIMIT_S, Runner, stored
 
 PACKAGE = os.path.dirname(gkafka.__file__) + os.sep
@@ -360,7 +360,7 @@ def test_closing_a_connection_may_be_interrupted_at_any_line(cluster: MockCluste
         closed: list[Any] = []
         told: list[Any] = []
         made = Channel(handler, host, port, ClientConfig(), on_close=lambda *about: closed.append(about))
-        made.wait_open(handler.monotonic() + LIMIT_S)
+        made.wait_open(soon(LIMIT_S))
         for index in range(3):
             made.send(MetadataRequest(topics=[]), lambda _, error, index=index: told.append(index), timeout_s=LIMIT_S)
         with contextlib.suppress(Shot), gun.aimed(n):
@@ -371,7 +371,7 @@ def test_closing_a_connection_may_be_interrupted_at_any_line(cluster: MockCluste
         assert made.join(LIMIT_S)
 
     at_each_line(close, at_least=40)
-    handler.stop(handler.monotonic() + LIMIT_S)
+    handler.stop(soon(LIMIT_S))
 
 
 class FailedBatch:

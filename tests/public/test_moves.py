@@ -17,6 +17,7 @@ from gkafka.net.channel import Channel
 from gkafka.ownedpartition import OwnedPartition
 from gkafka.testing import MockCluster
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.kit.clock import soon
 from tests.net.channel_peers import Conversation, peer
 from tests.public.aids import LIMIT_S, Runner, error_of, fill, read
 from tests.records.handmade import batch, record, values
@@ -47,8 +48,7 @@ def test_auto_commit_false_commits_nothing_by_itself(
     assert [message.offset for message in read(member, 3) + read(member, 3)] == list(range(6))
     run.sleep(0.15)  # what is finished is written down every 0.1 s
     assert member.consume_batch(timeout_ms=200) == []
-    clock = client.handler.monotonic
-    monkeypatch.setattr(client.handler, "monotonic", lambda: clock() + 6.0)  # a commit is due
+    monkeypatch.setattr(client.handler, "monotonic", lambda: soon(6.0))  # a commit is due
     client.update_cluster()  # of which its worker hears, and looks around
     assert run.stays(lambda: not cluster.committed("g"), 0.3)
     member.stop()
@@ -140,7 +140,7 @@ def test_acks_0_tells_nothing_while_bytes_wait_for_the_socket(run: Runner) -> No
     request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic])
     with peer(serve) as server:
         channel = Channel(handler, "127.0.0.1", server.port, ClientConfig())
-        channel.wait_open(handler.monotonic() + LIMIT_S)
+        channel.wait_open(soon(LIMIT_S))
         channel.send(
             request,
             lambda response, error: told.append(error),
@@ -152,7 +152,7 @@ def test_acks_0_tells_nothing_while_bytes_wait_for_the_socket(run: Runner) -> No
         run.until(lambda: told == [None])
         assert not too_early
         channel.close()
-    assert handler.stop(handler.monotonic() + LIMIT_S)
+    assert handler.stop(soon(LIMIT_S))
 
 
 def test_a_batch_that_is_read_moves_the_position_to_its_own_end(

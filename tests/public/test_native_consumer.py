@@ -218,6 +218,7 @@ def test_what_cannot_be_is_told_at_the_call(client: KafkaClient, call: Callable[
         call(client)
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_a_topic_that_does_not_exist_is_told(connect: Any, cluster: MockCluster, make: Make) -> None:
     assert isinstance(error_of(make, "nope", of=connect(cluster, auto_create_topics=False)), UnknownTopicError)
 

@@ -11,6 +11,7 @@ from gkafka.config import ClientConfig
 from gkafka.exceptions import KafkaException, KafkaTimeoutError
 from gkafka.handlers import resolve_handler
 from gkafka.testing import Delay, MockCluster
+from tests.kit.clock import soon
 from tests.net.channel_peers import closed_port
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read, stored
 
@@ -68,23 +69,23 @@ def test_request_timeout_ms_of_a_consumer_is_how_long_a_fetch_may_take_beyond_it
 
 
 @pytest.mark.parametrize(("base", "limit"), [(40, 80), (10, 1000)])
-def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(run: Runner, base: int, limit: int) -> None:
+def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, base: int, limit: int
+) -> None:
     handler = resolve_handler(run.name)
     options = ClientConfig(reconnect_backoff_ms=base, reconnect_backoff_max_ms=limit)
     broker = Broker(1, "127.0.0.1", closed_port(), handler, 1000, 1000, config=options)
-    pauses = []
-    for _ in range(4):
-        handler.sleep(max(0.0, broker.ready_at - handler.monotonic()))
-        begun = handler.monotonic()
+    clock = [soon(0)]
+    monkeypatch.setattr(handler, "monotonic", lambda: clock[0])
+    for n in range(4):
         error_of(broker.connect, 1)
-        run.until(lambda: broker.ready_at > handler.monotonic() or broker.stats()["failures"])
-        pauses.append((broker.ready_at - handler.monotonic(), broker.ready_at - begun))
-    for n, (at_least, at_most) in enumerate(pauses):  # it failed in between
+        run.until(lambda: broker.ready_at > clock[0])
         expected = min(base * 2**n, limit) / 1000
-        assert at_least <= expected * 1.2
-        assert at_most >= expected * 0.8
+        assert expected * 0.8 <= broker.ready_at - clock[0] <= expected * 1.2
+        clock[0] = broker.ready_at
+    monkeypatch.undo()
     broker.close()
-    assert handler.stop(handler.monotonic() + LIMIT_S)
+    assert handler.stop(soon(LIMIT_S))
 
 
 def test_offsets_channel_socket_timeout_ms_is_not_that_of_the_other_connections(connect: Any, cluster: MockCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from itertools import pairwise
 from typing import Any
@@ -463,7 +464,9 @@ def test_reset_offsets_takes_ends_offsets_and_timestamps(client: KafkaClient, co
 
 def test_reset_offsets_that_fail_say_so(client: KafkaClient, cluster: MockCluster, connect: Any, consume: Consume) -> None:
     """101"""
-    consumer = consume(of=connect(cluster, api_timeout_ms=1000))
+    of = connect(cluster)
+    consumer = consume(of=of)
+    of.cluster.config = dataclasses.replace(of.cluster.config, api_timeout_ms=1000)
     cluster.on("ListOffsets", Error(5), times=None)
     assert type(error_of(consumer.reset_offsets)).__name__ == "OffsetRequestFailedError"
 

@@ -151,6 +151,7 @@ def test_a_topic_that_cannot_be_is_refused(client: KafkaClient, topic: Any) -> N
     assert clock.seconds < 30
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_an_unknown_topic_is_told_and_the_producer_goes_on(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(auto_create=False)
     producer = connect(cluster).get_producer()

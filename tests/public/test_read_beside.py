@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.clock import now
+from tests.kit.clock import now, soon
 from tests.public.aids import LIMIT_S, Runner
 
 
@@ -45,8 +45,8 @@ def test_consume_keeps_its_time_when_its_connection_ends_meanwhile(client: Any, 
         late[0] = 100.0  # so long has it read, by the client's clock
         return False
 
-    late, clock = [0.0], client.handler.monotonic
-    monkeypatch.setattr(client.handler, "monotonic", lambda: clock() + late[0])
+    late = [0.0]
+    monkeypatch.setattr(client.handler, "monotonic", lambda: soon(late[0]))
     monkeypatch.setattr(consumer._engine._driver, "read_for", in_vain)
     begun = now()
     assert consumer.consume_batch(1, 100_500) == []

@@ -28,7 +28,7 @@ from gkafka.exceptions import (
 from gkafka.handlers import resolve_handler
 from gkafka.testing import Close, Drop, Error, MockCluster, Sasl
 from tests.frames import is_ours
-from tests.kit.clock import during, now
+from tests.kit.clock import during, now, soon
 from tests.public.aids import LIMIT_S, Clock, Held, Runner
 from tests.public.conftest import Connect
 
@@ -198,7 +198,7 @@ def test_a_broker_that_rests_after_a_refusal_tells_it_again(run: Runner, cluster
             broker.list_groups()
     assert sasl.refused == 1
     broker.close()
-    handler.stop(handler.monotonic() + LIMIT_S)
+    handler.stop(soon(LIMIT_S))
 
 
 def test_a_password_that_is_set_right_lets_the_next_calls_in(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:

@@ -13,6 +13,7 @@ from gkafka.callbacks import _work as work_on_callbacks
 from gkafka.handlers.selection import resolve_handler
 from gkafka.starter import STUCK_S, Starter
 from gkafka.testing import Delay, MockCluster
+from tests.kit.clock import soon
 from tests.public.aids import LIMIT_S, Clock, Runner, stored_values
 
 PRODUCER, CALLBACKS = "gkafka-producer", "gkafka-callbacks"
@@ -181,7 +182,7 @@ def test_a_turn_that_nobody_gave_back_is_over_after_a_while(run: Runner, monkeyp
     handler = resolve_handler(run.name)
     starter = Starter(handler)
     started: list[str] = []
-    now = handler.monotonic()
+    now = soon(0)
     starter._turn["turn"] = (now, object())
     starter.run(lambda: started.append("too early"))
     monkeypatch.setattr(handler, "monotonic", lambda: now + STUCK_S + 1)

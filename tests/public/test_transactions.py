@@ -29,7 +29,7 @@ from gkafka.exceptions import (
 from gkafka.nativeproducer import NativeProducer
 from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
 from gkafka.transactions import GroupMetadata
-from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, short_of_time
 
 Make = Callable[..., MockCluster]
 Connect = Callable[..., KafkaClient]
@@ -344,14 +344,17 @@ def test_transactional_id_names_the_producer_to_the_coordinator(producer: Native
 
 
 def test_transaction_timeout_ms_is_how_long_a_transaction_may_be_open(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    producer = new_producer(client, transaction_timeout_ms=1000)
+    producer = new_producer(client, transaction_timeout_ms=60_000)
     producer.begin_transaction()
     put(producer, b"a")
     producer.flush(LIMIT_S)
+    broker = cluster._answers
+    found = broker.state.transactional["x"]
+    cluster._loop.call(lambda: broker.transactions._expire(found, found.number))  # as after a minute
     run.until(lambda: cluster.transaction("x").status == "CompleteAbort")  # type: ignore[union-attr]
     with pytest.raises(TransactionFatalError, match="transaction_timeout_ms"):
         producer.commit_transaction()
-    assert cluster.requests("InitProducerId")[0].message.transaction_timeout_ms == 1000
+    assert cluster.requests("InitProducerId")[0].message.transaction_timeout_ms == 60_000
     assert committed(cluster) == []
 
 
@@ -697,12 +700,13 @@ def test_a_record_that_fails_fails_the_commit(producer: NativeProducer, cluster:
 
 
 def test_a_record_that_times_out_fails_the_commit(client: KafkaClient, cluster: MockCluster) -> None:
-    producer = new_producer(client, delivery_timeout_ms=1000)
+    producer = new_producer(client)
     producer.begin_transaction()
     cluster.on("Produce", Error(NOT_LEADER), times=None)
-    put(producer, b"late")
-    with pytest.raises(TransactionAbortableError, match="not delivered within"):
-        producer.commit_transaction(LIMIT_S)
+    with short_of_time(producer, 1.0):
+        put(producer, b"late")
+        with pytest.raises(TransactionAbortableError, match="not delivered within"):
+            producer.commit_transaction(LIMIT_S)
     cluster.clear_script()
     producer.abort_transaction(LIMIT_S)
     assert works(producer, cluster)

@@ -265,12 +265,20 @@ def test_a_stop_that_is_refused_has_stopped_nothing(client: KafkaClient, cluster
     assert committed(cluster) == 10
 
 
-def test_an_application_that_waits_in_a_call_is_not_silent(cluster: MockCluster, connect: Any) -> None:
-    consumer = connect(cluster).get_consumer("t", "g", **{**MEMBER, "max_poll_interval_ms": 400})
-    for _ in range(2):
-        assert consumer.consume(1500) is None
-    stats = consumer.stats()["group"]
-    assert (stats["losses"], stats["generation"]) == (0, 1)
+def test_an_application_that_waits_in_a_call_is_not_silent(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for messages again and again, thrice in the interval."""
+    consumer = client.get_consumer("t", "g", **{**MEMBER, "max_poll_interval_ms": 90_000})
+    monkeypatch.setattr("gkafka.sharing.POLL_S", 0.0)
+    assert consumer._slice_ms == 30_000
+    consumer._slice_ms, asked, member = 10, [], consumer._share._member
+    polled = member.polled
+    monkeypatch.setattr(member, "polled", lambda: (asked.append(None), polled()))
+    waiting = run.aside(lambda: consumer.consume(LIMIT_S * 1000))
+    run.until(lambda: len(asked) >= 5)
+    fill(client, numbers(1))
+    assert waiting.result().value == b"0"
     consumer.stop()
 
 

@@ -16,7 +16,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException
 from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.handlers.hub import run_script
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored_values
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, short_of_time, stored_values
 from tests.regressions.aids import NOT_LEADER, QUICK, numbered
 
 REFUSED = 29
@@ -32,14 +32,16 @@ def test_b16_every_record_of_a_broker_that_died_is_told(connect: Any, make_clust
     """B16 kafka-python#1579: one broker died, its messages were gone, and only a log line said so."""
     cluster = make_cluster(brokers=3, topics={"t": 3}, replication_factor=1)
     called: list[Any] = []
-    producer = connect(cluster).get_producer(linger_ms=1, delivery_timeout_ms=2000, batch_bytes=200, on_delivery=called.append, **QUICK)
+    producer = connect(cluster).get_producer(linger_ms=1, batch_bytes=200, on_delivery=called.append, **QUICK)
     for p in range(3):
         producer.produce("t", b"first", partition=p).result(LIMIT_S)
     dead = next(p for p in range(3) if cluster.leader("t", p) == 2)
     cluster.stop_broker(2)
     values = numbered(90)
     deliveries = [producer.produce("t", value, partition=i % 3) for i, value in enumerate(values)]
-    error = error_of(producer.flush, LIMIT_S)
+    run.until(lambda: sum(delivery.done() for delivery in deliveries) == 60)
+    with short_of_time(producer, 0.5):
+        error = error_of(producer.flush, LIMIT_S)
     assert isinstance(error, DeliveryError)
     assert [r.record.value for r in error.records] == values[dead::3]
     assert all(delivery.done() for delivery in deliveries)
@@ -57,7 +59,6 @@ def test_b16_pykafkas_producer_reports_every_message_of_a_broker_that_died(conne
         delivery_reports=True,
         linger_ms=0,
         max_retries=1,
-        delivery_timeout_ms=2000,
         partitioner=lambda ps, key: ps[int(key) % 2],
         retry_backoff_ms=10,
     )
@@ -67,7 +68,9 @@ def test_b16_pykafkas_producer_reports_every_message_of_a_broker_that_died(conne
     cluster.stop_broker(2)
     for i in range(2, 42):
         producer.produce(b"%d" % i, b"%d" % i)
-    reports = [producer.get_delivery_report(timeout=LIMIT_S) for _ in range(40)]
+    reports = [producer.get_delivery_report(timeout=LIMIT_S) for _ in range(20)]
+    with short_of_time(producer._engine, 0.5):
+        reports += [producer.get_delivery_report(timeout=LIMIT_S) for _ in range(20)]
     dead = [m.value for m, error in reports if error is not None]
     assert sorted(int(m.value) for m, _ in reports) == list(range(2, 42))
     assert {int(value) % 2 for value in dead} == {int(dead[0]) % 2}

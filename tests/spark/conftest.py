@@ -22,10 +22,15 @@ def cluster() -> Iterator[MockCluster]:
         yield running
 
 
-@pytest.fixture(autouse=True)
-def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses that are for real clusters: for news of an unknown topic, between two questions for metadata."""
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown topic is given up after less than the 5 s that a real cluster may need to tell all its brokers: for tests that want that error."""
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two questions for metadata, as they are spared a real cluster."""
     monkeypatch.setattr("gkafka.core.metadata.STORM_S", 0.01)
 
 

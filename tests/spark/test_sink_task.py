@@ -167,6 +167,7 @@ def test_a_row_of_a_picked_topic_has_the_number_that_it_has_in_the_task(cluster:
         write_plainly(options(), rows)
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_a_topic_that_cannot_be_created_is_told(cluster: MockCluster, options: Any) -> None:
     with pytest.raises(KafkaException, match="absent"):
         write_plainly(options(topic="absent", kafka__max__block__ms="3000"), [numbered(0, 1)])

@@ -36,6 +36,7 @@ from gkafka.spark.offsets import DataLossError
 from gkafka.spark.planner import OffsetRange
 from gkafka.spark.source import FIELDS, GKafkaDataSource, kafka_schema
 from gkafka.testing import Close, Delay, Edit, Error, MockCluster
+from tests.kit.clock import soon
 from tests.records.handmade import LOG_APPEND, TRANSACTIONAL, batch, marker, message, record, values, wrapper
 from tests.spark.conftest import Read
 
@@ -407,6 +408,7 @@ def test_an_end_beyond_the_log_is_data_loss_after_the_poll_timeout(cluster: Mock
     assert len(reading(failOnDataLoss="false", **beyond).rows()) == 10
 
 
+@pytest.mark.usefixtures("short_patience")
 def test_a_topic_that_is_deleted_under_a_task_is_data_loss_after_the_poll_timeout(cluster: MockCluster, reading: Reading) -> None:
     numbers(cluster, 5)
     readers = [reading(kafkaConsumer__pollTimeoutMs="1500", failOnDataLoss=fail).reader for fail in ("true", "false")]
@@ -480,8 +482,7 @@ def test_a_slow_spark_is_not_a_broker_without_progress(cluster: MockCluster, rea
     found = reader.read(partition=reader.partitions()[0])
     first = next(found)
     # The fetch that was sent ahead is lost, and Spark works on the first batch for longer than the poll timeout.
-    clock = ThreadingHandler.monotonic
-    monkeypatch.setattr(ThreadingHandler, "monotonic", staticmethod(lambda: clock() + 15))
+    monkeypatch.setattr(ThreadingHandler, "monotonic", staticmethod(lambda: soon(15)))
     assert first.num_rows + sum(each.num_rows for each in found) == 30
 
 

@@ -22,6 +22,7 @@ from gkafka.spark.source import GKafkaDataSource, kafka_schema
 from gkafka.spark.streamdriver import AvailableNowError
 from gkafka.spark.streamreader import GKafkaStreamReader
 from gkafka.testing import Close, Error, MockCluster
+from tests.kit.clock import soon
 from tests.records.handmade import TRANSACTIONAL, marker, values
 from tests.spark.streaming import Checkpoint, OldQuery, Query
 from tests.spark.test_source_calls import numbers, produce
@@ -465,8 +466,7 @@ def test_a_batch_waits_for_the_least_that_was_asked_for(
     assert counts(query.run()) == [5]
     numbers(cluster, 1)
     assert counts(query.run()) == []
-    clock = ThreadingHandler.monotonic
-    monkeypatch.setattr(ThreadingHandler, "monotonic", staticmethod(lambda: clock() + 600))
+    monkeypatch.setattr(ThreadingHandler, "monotonic", staticmethod(lambda: soon(600)))
     assert counts(query.run()) == [1]
 
 
