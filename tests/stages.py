@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from tests.kit.clock import Moment, now
+from tests.kit.clock import Moment, figure, now
 from tests.kit.lacking import LEFT_OUT, left_out
 from tests.live.classes import spark_options
 from tests.turns import ALSO_WITH_GREENLETS
@@ -157,7 +157,7 @@ class Run:
     def ended(self) -> bool:
         """Whether it has ended; notes when."""
         if not self.seconds and self.process.poll() is not None:
-            self.seconds = now() - self._began
+            self.seconds = figure(now() - self._began)
         return self.seconds > 0
 
 
