@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,18 @@ from gkafka.cli.lastrecords import last_of
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
 from gkafka.cli.quantities import PARTITION, RECORDS
-from gkafka.cli.recordtext import FIELDS, FORMATS, BytesType, Message, hex_line, json_line, shown_on_terminal, text_line
+from gkafka.cli.recordtext import (
+    FIELDS,
+    FORMATS,
+    BytesType,
+    Lines,
+    Message,
+    hex_lines,
+    json_lines,
+    shown_on_terminal,
+    text_lines,
+    value_lines,
+)
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
 from gkafka.common import TopicPartition
 from gkafka.exceptions import CorruptRecordError
@@ -139,12 +150,12 @@ def consume(
     fits = _filter(match, match_key)
     output = Output()
     null = b"null" if null is None else null
-    line = _line(form, fields, b"\t" if separator is None else separator, null, harmless=output.terminal and not raw)
+    lines = _lines(form, fields, b"\t" if separator is None else separator, null, harmless=output.terminal and not raw)
     behind = b"\n" if delimiter is None or (output.terminal and not raw) else delimiter
     with stoppable():
         try:
             with connect(ctx, uses=USES, auto_create_topics=False) as client:
-                _consume(client, wanted, fits, lambda message: line(message) + behind, output)
+                _consume(client, wanted, fits, lines, behind, output)
         except KeyboardInterrupt:
             if until_end:  # what was printed is not all: whoever reads it is told
                 raise
@@ -241,20 +252,18 @@ def _pattern(option: str, text: str | None) -> re.Pattern[bytes] | None:
         raise click.UsageError(f"{option} {text!r} is no regular expression: {exc}") from exc
 
 
-def _line(form: str, show: Sequence[str], separator: bytes, null: bytes, *, harmless: bool) -> Callable[[Message], bytes]:
+def _lines(form: str, show: Sequence[str], separator: bytes, null: bytes, *, harmless: bool) -> Lines:
     if form == "json":
-        return json_line
+        return json_lines
     if form == "text" and not show and not harmless:
-        return lambda message: null if message.value is None else bytes(message.value)
+        return value_lines(null)
     shown: Callable[[bytes], bytes] = shown_on_terminal if harmless else bytes
-    layout: dict[str, Any] = {"show": show, "separator": separator, "null": null, "shown": shown}
-    make = hex_line if form == "hex" else text_line
-    return lambda message: make(message, **layout)
+    return (hex_lines if form == "hex" else text_lines)(show=show, separator=separator, null=null, shown=shown)
 
 
 # -- consuming -------------------------------------------------------------------------------------------------------------
 def _consume(
-    client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, line: Callable[[Message], bytes], output: Output
+    client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, lines_of: Lines, behind: bytes, output: Output
 ) -> None:
     reading = Reading(client, wanted)
     left = wanted.most
@@ -265,12 +274,12 @@ def _consume(
                 check_reader()
                 continue
             chosen, used = _chosen(messages, fits, left)
-            lines = [line(messages[i]) for i in chosen]
+            lines = lines_of(messages[:used] if len(chosen) == used else [messages[i] for i in chosen])
             before = output.taken
             try:
-                output.write(b"".join(lines))
+                output.write(behind.join([*lines, b""]))
             except BaseException:  # up to the first one that is not wholly out
-                reading.handled(messages[: [*chosen, used][_count_whole(lines, output.taken - before)]])
+                reading.handled(messages[: [*chosen, used][_count_whole(lines, len(behind), output.taken - before)]])
                 raise
             reading.handled(messages[:used])
             left = None if left is None else left - len(chosen)
@@ -294,9 +303,19 @@ def _chosen(messages: list[Message], fits: Callable[[Message], bool] | None, mos
     return chosen, len(messages)
 
 
-def _count_whole(lines: Sequence[bytes], taken: int) -> int:
-    """How many of the lines are wholly within their first `taken` bytes."""
-    return bisect_right(list(accumulate(map(len, lines))), taken)
+def _count_whole(lines: Sequence[bytes], more: int, taken: int) -> int:
+    """How many of the lines, each with so many bytes behind it, are wholly within their first `taken` bytes."""
+    return bisect_right(list(accumulate(len(line) + more for line in lines)), taken)
+
+
+def runs_of(messages: list[Message]) -> Iterator[list[Message]]:
+    """The messages of each partition: what is taken at once has those of a partition in one piece."""
+    start = 0
+    while start < len(messages):
+        place = messages[start].topic, messages[start].partition_id
+        stop = bisect_right(messages, False, start + 1, key=lambda m: (m.topic, m.partition_id) != place)
+        yield messages[start:stop] if stop - start < len(messages) else messages
+        start = stop
 
 
 class Reading:
@@ -366,12 +385,18 @@ class Reading:
         if self._group is not None or self._follow:
             return messages
         # Somebody produces meanwhile: what is behind the end of the beginning is left. A group would lose it.
-        return [m for m in messages if m.offset < self._ends[TopicPartition(m.topic, m.partition_id)]]
+        return [m for run in runs_of(messages) for m in self._before_the_end(run)]
 
-    def handled(self, messages: Iterable[Message]) -> None:
+    def _before_the_end(self, run: list[Message]) -> list[Message]:
+        last, end = run[-1], self._ends[TopicPartition(run[-1].topic, run[-1].partition_id)]
+        return run if last.offset < end else [m for m in run if m.offset < end]
+
+    def handled(self, messages: list[Message]) -> None:
         """These are out."""
-        for message in messages:
-            self._done[TopicPartition(message.topic, message.partition_id)] = message.offset + 1
+        if self._group is None:
+            return  # nothing is committed
+        for run in runs_of(messages):
+            self._done[TopicPartition(run[-1].topic, run[-1].partition_id)] = run[-1].offset + 1
 
     def all_handled(self) -> None:
         """Nothing of what was taken is left."""

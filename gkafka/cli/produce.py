@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat, starmap
+from operator import methodcaller
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -13,11 +15,11 @@ from click.core import ParameterSource
 
 from gkafka.cli.arguments import TIME, TOPIC
 from gkafka.cli.connection import PRODUCER, connect, connection_options, settings_of
-from gkafka.cli.lines import lines_of
+from gkafka.cli.lines import blocks_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.quantities import PARTITION, Quantity
-from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, reader
+from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, is_value, reader
 from gkafka.cli.starts import all_partitions
 from gkafka.cli.wording import in_tools_words
 
@@ -31,10 +33,21 @@ __all__ = ["produce"]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DELIVERY_MS = 30_000.0
-UNDER_WAY = 20_000
-"""Records without an outcome that are remembered with the number of their line; beyond that the oldest is waited for."""
+UNDER_WAY = 50_000
+"""Records without an outcome that are remembered with the number of their line; beyond that the oldest are waited for."""
 TOLD = 20
 """Bad lines, and failed deliveries, that are told one by one."""
+
+
+Arguments = tuple[str, "bytes | None", "bytes | None", "int | None", "int | None", "list[tuple[str, bytes | None]] | None"]
+"""Of produce()."""
+
+
+class Rows(NamedTuple):
+    """Records, and the numbers of their lines."""
+
+    numbers: Sequence[int]
+    records: Iterable[Arguments]
 
 
 class Every(NamedTuple):
@@ -46,16 +59,18 @@ class Every(NamedTuple):
     timestamp: int | None
     repartition: bool
 
-    def of(self, draft: Draft) -> dict[str, Any]:
-        """Arguments for produce(), beside topic and value."""
+    def of(self, topic: str, draft: Draft) -> Arguments:
+        """What produce() is called with."""
         partition = None if self.repartition else draft.partition
-        headers = [*self.headers, *(draft.headers or ())]
-        return {
-            "key": draft.key if self.key is None else self.key,
-            "partition": partition if self.partition is None else self.partition,
-            "timestamp": draft.timestamp if self.timestamp is None else self.timestamp,
-            "headers": headers or None,
-        }
+        headers = [*self.headers, *draft.headers] if draft.headers else self.headers
+        return (
+            topic,
+            draft.value,
+            draft.key if self.key is None else self.key,
+            partition if self.partition is None else self.partition,
+            draft.timestamp if self.timestamp is None else self.timestamp,
+            headers or None,
+        )
 
 
 class HeaderType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
@@ -134,12 +149,13 @@ def produce(
     kafka-tools consume orders --json | kafka-tools produce copy-of-orders --format json
     """
     _check_combination(form, key, key_separator, key_field, null, delimiter, partition, repartition)
-    parse = reader(form, separator=key_separator, key_field=key_field, null=null)
+    line: dict[str, Any] = {"separator": key_separator, "key_field": key_field, "null": null}
     every = Every(key, list(headers), partition, timestamp, repartition)
     report = Report(topic)
-    lines = lines_of(source, delimiter)
+    blocks = blocks_of(source, delimiter)
     if wants_json(ctx) and ctx.get_parameter_source("form") is not ParameterSource.COMMANDLINE:
-        lines = _no_records(lines)
+        blocks = _no_records(blocks)
+    rows = _values(blocks, topic, every) if is_value(form, **line) else _drafts(blocks, reader(form, **line), every, report)
     said = {
         "acks": acks,
         "compression": compression,
@@ -152,9 +168,9 @@ def produce(
             with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client:
                 if dry_run:
                     client.get_producer(**options)  # it looks at the options, and asks no broker
-                    report.accepted = sum(1 for _ in _drafts(lines, parse, report))
+                    report.accepted += sum(len(block.numbers) for block in rows)
                 else:
-                    _produce(client, topic, _drafts(lines, parse, report), every, report, options)
+                    _produce(client, topic, rows, every, report, options)
     except BaseException:
         if report.accepted or report.bad:  # what came of the lines before it
             report.tell(as_json=wants_json(ctx), dry_run=dry_run)
@@ -206,60 +222,73 @@ def _options(settings: Settings, said: dict[str, Any]) -> dict[str, Any]:
     return {"max_block_ms": options["delivery_timeout_ms"], **options}
 
 
-def _no_records(lines: Iterator[bytes]) -> Iterator[bytes]:
+def _no_records(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
     """`consume --json | produce --json` would make each record the value of another: --json is about what is printed."""
-    for first in lines:
+    for block in blocks:
         try:
-            is_record = first.lstrip().startswith(b"{") and "value" in json.loads(first)
+            is_record = block[0].lstrip().startswith(b"{") and "value" in json.loads(block[0])
         except ValueError:
             is_record = False
         if is_record:
             text = "--json is how produce reports, and the first line looks like a record of consume --json: give --format json to write those records"
             raise click.UsageError(f"{text}, or --format text to write the lines as they are")
-        yield first
-        yield from lines
+        yield block
+        yield from blocks
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
-def _drafts(lines: Iterator[bytes], parse: Callable[[bytes], Draft | None], report: Report) -> Iterator[tuple[int, Draft]]:
-    """(number of the line, record); bad lines go to the report."""
-    for number, line in enumerate(lines, 1):
-        try:
-            draft = parse(line)
-        except BadLine as exc:
-            report.bad_line(number, str(exc))
-            continue
-        if draft is not None:
-            yield number, draft
+def _values(blocks: Iterator[list[bytes]], topic: str, every: Every) -> Iterator[Rows]:
+    """The records of each block of lines that are values: no line is looked at."""
+    _, _, *same = map(repeat, every.of(topic, Draft(None)))
+    number = 1
+    for block in blocks:
+        yield Rows(range(number, number + len(block)), zip(repeat(topic), block, *same, strict=False))
+        number += len(block)
+
+
+def _drafts(blocks: Iterator[list[bytes]], parse: Callable[[bytes], Draft | None], every: Every, report: Report) -> Iterator[Rows]:
+    """The records of each block of lines; bad lines go to the report."""
+    number = 0
+    for block in blocks:
+        numbers: list[int] = []
+        records: list[Arguments] = []
+        for line in block:
+            number += 1
+            try:
+                draft = parse(line)
+            except BadLine as exc:
+                report.bad_line(number, str(exc))
+                continue
+            if draft is not None:
+                numbers.append(number)
+                records.append(every.of(report.topic, draft))
+        yield Rows(numbers, records)
 
 
 # -- producing -------------------------------------------------------------------------------------------------------------
-def _produce(
-    client: KafkaClient, topic: str, drafts: Iterator[tuple[int, Draft]], every: Every, report: Report, options: dict[str, Any]
-) -> None:
+def _produce(client: KafkaClient, topic: str, blocks: Iterator[Rows], every: Every, report: Report, options: dict[str, Any]) -> None:
     there = {tp.partition for tp in all_partitions(client, [topic], () if every.partition is None else [every.partition])}
     producer = client.get_producer(**options)
     under_way = UnderWay(report)
     try:
-        for number, draft in drafts:
-            arguments = every.of(draft)
-            if every.partition is None and arguments["partition"] not in there | {None}:
-                report.bad_line(number, f"topic {topic!r} has no partition {arguments['partition']}; --repartition takes the key instead")
-                continue
-            _accept(producer, topic, number, draft.value, arguments, under_way)
+        for rows in blocks:
+            under_way.send(
+                producer.produce, rows if isinstance(rows.numbers, range) else _of_partitions(rows, {None, every.partition, *there}, report)
+            )
+            under_way.look()
     finally:  # also after Ctrl-C: what was accepted is delivered, and told
         _finish(producer, under_way, options["delivery_timeout_ms"] / 1000)
 
 
-def _accept(producer: NativeProducer, topic: str, number: int, value: bytes | None, arguments: dict[str, Any], under_way: UnderWay) -> None:
-    from gkafka.exceptions import RecordTooLarge, SerializationError
-
-    try:
-        delivery = producer.produce(topic, value, **arguments)
-    except (SerializationError, RecordTooLarge) as exc:
-        under_way.report.bad_line(number, str(exc))
-        return
-    under_way.add(number, delivery)
+def _of_partitions(rows: Rows, there: set[int | None], report: Report) -> Rows:
+    """Those for partitions that are there; the others go to the report."""
+    good = []
+    for number, record in zip(rows.numbers, rows.records, strict=True):
+        if record[3] in there:
+            good.append((number, record))
+        else:
+            report.bad_line(number, f"topic {record[0]!r} has no partition {record[3]}; --repartition takes the key instead")
+    return Rows([number for number, _ in good], [record for _, record in good])
 
 
 def _finish(producer: NativeProducer, under_way: UnderWay, timeout: float) -> None:
@@ -274,31 +303,61 @@ def _finish(producer: NativeProducer, under_way: UnderWay, timeout: float) -> No
 
 
 class UnderWay:
-    """Deliveries, with the numbers of their lines, until their outcome is known."""
+    """Deliveries, with the numbers of their lines, until their outcome is known; those of a block of lines together."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self._waiting: deque[tuple[int, Delivery]] = deque()
+        self._blocks: deque[tuple[Sequence[int], list[Delivery]]] = deque()
+        self._count = 0
 
-    def add(self, number: int, delivery: Delivery) -> None:
-        """Take one; for what is beyond the limit the outcome of the oldest is waited for."""
-        self.report.accepted += 1
-        self._waiting.append((number, delivery))
-        while len(self._waiting) > UNDER_WAY or (self._waiting and self._waiting[0][1].done()):
-            self._settle_one()
+    def send(self, produce: Callable[..., Delivery], rows: Rows) -> None:
+        """Have them accepted; those that are not go to the report."""
+        from gkafka.exceptions import RecordTooLarge, SerializationError
+
+        records, at = iter(rows.records), 0
+        while at < len(rows.numbers):
+            taken: list[Delivery] = []
+            try:
+                taken.extend(starmap(produce, records))
+            except (SerializationError, RecordTooLarge) as exc:
+                self.report.bad_line(rows.numbers[at + len(taken)], str(exc))
+            finally:
+                self._add(rows.numbers[at : at + len(taken)], taken)
+            at += len(taken) + 1
+
+    def _add(self, numbers: Sequence[int], deliveries: list[Delivery]) -> None:
+        if deliveries:
+            self._blocks.append((numbers, deliveries))
+            self._count += len(deliveries)
+            self.report.accepted += len(deliveries)
+
+    def look(self) -> None:
+        """Tell of those that have an outcome; for what is beyond the limit that of the oldest is waited for."""
+        while self._blocks and (self._count > UNDER_WAY or all(map(IS_DONE, self._blocks[0][1]))):
+            self._settle_block()
 
     def settle(self) -> None:
         """Have the outcome of all."""
-        while self._waiting:
-            self._settle_one()
+        while self._blocks:
+            self._settle_block()
 
-    def _settle_one(self) -> None:
-        number, delivery = self._waiting.popleft()
-        error = delivery.exception()
-        if error is None:
-            self.report.delivered += 1
-        else:
-            self.report.not_delivered(number, error)
+    def _settle_block(self) -> None:
+        numbers, deliveries = self._blocks[0]
+        told = 0
+        try:
+            for error in map(OUTCOME, deliveries):
+                told += 1
+                if error is None:
+                    self.report.delivered += 1
+                else:
+                    self.report.not_delivered(numbers[told - 1], error)
+        finally:  # Ctrl-C may come while one is waited for
+            self._blocks[0] = numbers[told:], deliveries[told:]
+            self._count -= told
+        self._blocks.popleft()
+
+
+IS_DONE, OUTCOME = methodcaller("done"), methodcaller("exception")
 
 
 class Report:

@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import click
@@ -26,19 +27,24 @@ __all__ = [
     "Draft",
     "Message",
     "counted",
-    "hex_line",
-    "json_line",
-    "json_object",
+    "Lines",
+    "hex_lines",
+    "is_value",
+    "json_lines",
     "reader",
     "shown_on_terminal",
-    "text_line",
+    "text_lines",
     "unescaped",
+    "value_lines",
 ]
 
 FORMATS = ("text", "json", "hex")
 FIELDS = ("topic", "partition", "offset", "timestamp", "headers", "key")
 JSON_FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "key_base64", "value", "value_base64", "headers")
 TIMESTAMP_TYPES = {-1: "none", 0: "create", 1: "append"}
+
+_quoted = json.encoder.encode_basestring
+"""A text as JSON has it, beyond ASCII as it is: json.dumps(text, ensure_ascii=False), without an encoder made for it."""
 
 Header = tuple[str, "bytes | None"]
 Message = Any  # gkafka.common.Message, whose fields the twins of records have as properties
@@ -59,73 +65,93 @@ class Draft(NamedTuple):
 
 
 # -- lines of records ------------------------------------------------------------------------------------------------------
-def json_line(message: Message) -> bytes:
+Lines = Callable[[Sequence[Message]], list[bytes]]
+"""A line for each of many records, without what stands behind it."""
+
+
+def json_lines(messages: Sequence[Message]) -> list[bytes]:
     """All of a record on one line, UTF-8. No character of it moves a terminal's cursor: what cannot be printed is escaped."""
-    line = json.dumps(json_object(message), ensure_ascii=False, separators=(",", ":"))
-    if not line.isprintable():
-        line = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
-    return line.encode()
+    lines = []
+    of, head = (None, -1), ""
+    for message in messages:
+        place = message.topic, message.partition_id
+        if place != of:
+            of, head = place, f'{{"topic":{_quoted(place[0])},"partition":{place[1]},"offset":'
+        timestamp, headers = message.timestamp, message.headers
+        lines.append(
+            f'{head}{message.offset},"timestamp":{timestamp if timestamp >= 0 else "null"},'
+            f'"timestamp_type":"{TIMESTAMP_TYPES[int(message.timestamp_type)]}",{_json_bytes("key", message.key)},'
+            f'{_json_bytes("value", message.value)},"headers":[{_json_headers(headers) if headers else ""}]}}'
+        )
+    if not "".join(lines).isprintable():
+        lines = [line if line.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line) for line in lines]
+    return [line.encode() for line in lines]
 
 
-def json_object(message: Message) -> dict[str, Any]:
-    """The same as an object."""
-    return {
-        "topic": message.topic,
-        "partition": message.partition_id,
-        "offset": message.offset,
-        "timestamp": None if message.timestamp < 0 else message.timestamp,
-        "timestamp_type": TIMESTAMP_TYPES[int(message.timestamp_type)],
-        **_json_bytes("key", message.key),
-        **_json_bytes("value", message.value),
-        "headers": [{"name": name, **_json_bytes("value", value)} for name, value in message.headers],
-    }
-
-
-def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+def _json_bytes(name: str, data: bytes | None) -> str:
     if data is None:
-        return {name: None}
+        return f'"{name}":null'
     try:
-        return {name: bytes(data).decode()}
+        return f'"{name}":{_quoted(data.decode())}'
     except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+        return f'"{name}_base64":"{base64.b64encode(data).decode()}"'
 
 
-def text_line(message: Message, *, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> bytes:
-    """The value, with what `show` names before it. shown: what becomes of bytes of the record, see `shown_on_terminal`."""
+def _json_headers(headers: Sequence[Header]) -> str:
+    return ",".join(f'{{"name":{_quoted(name)},{_json_bytes("value", value)}}}' for name, value in headers)
+
+
+def value_lines(null: bytes) -> Lines:
+    """Makes lines of the values, as they are."""
+    return lambda messages: [null if (value := message.value) is None else value for message in messages]
+
+
+def text_lines(*, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> Lines:
+    """Makes lines of the value, with what `show` names before it. shown: what becomes of bytes of the record, see `shown_on_terminal`."""
 
     def written(data: bytes | None) -> bytes:
-        return null if data is None else shown(bytes(data))
+        return null if data is None else shown(data)
 
-    return separator.join([*(_field(message, name, written) for name in show), written(message.value)])
+    return _lines(show, separator, written, written)
 
 
-def hex_line(message: Message, *, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> bytes:
+def hex_lines(*, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> Lines:
     """The same with keys and values (those of headers, too) as hexadecimal digits."""
 
     def written(data: bytes | None) -> bytes:
         return null if data is None else binascii.hexlify(data)
 
-    def named(data: bytes | None) -> bytes:
-        return shown(data or b"")
+    return _lines(show, separator, written, lambda data: shown(data or b""))
 
-    fields = [_field(message, name, written if name in ("key", "headers") else named) for name in show]
-    return separator.join([*fields, written(message.value)])
+
+def _lines(
+    show: Sequence[str], separator: bytes, written: Callable[[bytes | None], bytes], named: Callable[[bytes | None], bytes]
+) -> Lines:
+    def header_text(message: Message) -> bytes:
+        return b",".join(clean(name).encode("utf-8", "backslashreplace") + b"=" + written(value) for name, value in message.headers)
+
+    fields: dict[str, Callable[[Message], bytes]] = {
+        "key": lambda message: written(message.key),
+        "headers": header_text,
+        "timestamp": lambda message: _time(message.timestamp),
+        "topic": lambda message: str(message.topic).encode(),
+        "partition": lambda message: b"%d" % message.partition_id,
+        "offset": lambda message: b"%d" % message.offset,
+    }
+    chosen = [fields[name] for name in show]
+    if not chosen:
+        return lambda messages: [written(message.value) for message in messages]
+    return lambda messages: [separator.join([*[field(message) for field in chosen], written(message.value)]) for message in messages]
+
+
+@lru_cache(4096)  # those of a batch are few
+def _time(timestamp: int) -> bytes:
+    return as_time(timestamp).encode() if timestamp >= 0 else b"-"
 
 
 def shown_on_terminal(data: bytes) -> bytes:
     """Bytes of a record, harmless: what is not UTF-8, and what steers a terminal, stands there as an escape."""
     return clean(data.decode("utf-8", "backslashreplace")).encode("utf-8", "backslashreplace")
-
-
-def _field(message: Message, name: str, written: Callable[[bytes | None], bytes]) -> bytes:
-    if name == "key":
-        return written(message.key)
-    if name == "headers":
-        return b",".join(clean(header).encode("utf-8", "backslashreplace") + b"=" + written(value) for header, value in message.headers)
-    if name == "timestamp":
-        return as_time(message.timestamp).encode() if message.timestamp >= 0 else b"-"
-    value = {"topic": message.topic, "partition": message.partition_id, "offset": message.offset}[name]
-    return str(value).encode()
 
 
 def counted(number: int, what: str) -> str:
@@ -160,6 +186,11 @@ def reader(
         return Draft(take(value), take(key))
 
     return read
+
+
+def is_value(form: str, *, separator: bytes | None = None, key_field: str | None = None, null: bytes | None = None) -> bool:
+    """Is each line the value of a record that has nothing else?"""
+    return form == "text" and separator is None and key_field is None and null is None
 
 
 def _from_hex(data: bytes) -> bytes:

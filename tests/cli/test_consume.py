@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gkafka import KafkaClient
-from gkafka.cli.recordtext import json_line, reader
+from gkafka.cli.recordtext import json_lines, reader
 from gkafka.cli.starts import Start, parse_start
 from gkafka.common import TimestampType
 from gkafka.consumer import Consumer
@@ -102,7 +102,7 @@ HEADERS = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), 
 @pytest.mark.parametrize("examples", quick_and_thorough(30, 500))
 def test_a_line_of_json_is_one_line_that_no_terminal_obeys_and_becomes_the_same_record(examples: int) -> None:
     def check(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], timestamp: int) -> None:
-        line = json_line(Made(key, value, headers, timestamp))
+        [line] = json_lines([Made(key, value, headers, timestamp)])
         assert line.decode().isprintable()
         draft = reader("json")(line)
         assert draft is not None
