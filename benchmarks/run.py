@@ -1,6 +1,6 @@
 """`make bench`: gkafka beside the Kafka clients that are installed, and the figures that it has to reach.
 
-    python benchmarks/run.py [--quick] [--only stub,real,pure,memory,spark,producing,consuming,greenlets,facade] [--json FILE]
+    python benchmarks/run.py [--quick] [--only stub,real,pure,memory,spark,producing,consuming,greenlets,facade,shapes] [--json FILE]
 
 Other load moves absolute rates by half: only ratios within a round count, and a figure is their median over the rounds. The stub
 broker (stub_broker.c) answers as fast as the wire, so that the client is what is measured; `real` and the rest start Apache Kafka.
@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks import shapes as shapes_of_use
 from benchmarks.codec_pool import RECORDS
 from benchmarks.figures import (
     FULL,
@@ -236,6 +237,13 @@ def codecs(effort: Effort) -> Iterator[Figure]:
                 yield Figure(f"{mode} 1 MB batches of {codec}, in threads to in the hub", measured, 0.9, "x", effort.rounds, note)
 
 
+def shapes(effort: Effort) -> Iterator[Figure]:
+    """Options, calls, batches and partitions as users have them: benchmarks/shapes.py, which also runs alone."""
+    for row in shapes_of_use.run(list(shapes_of_use.SHAPES), 3):
+        seen = f"{shown('rate', [row['ours']])} to {shown('rate', [row['peer']])} messages/s"
+        yield Figure(f"{row['shape']}, to {row['beside']}", row["ratio"], row["gate"], "x", 3, seen)
+
+
 SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "stub": stub,
     "real": real,
@@ -246,6 +254,7 @@ SECTIONS: dict[str, Callable[[Effort], Iterator[Figure]]] = {
     "consuming": consuming,
     "greenlets": greenlets,
     "facade": facade,
+    "shapes": shapes,
 }
 
 

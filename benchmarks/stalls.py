@@ -113,6 +113,13 @@ ROWS: list[Row] = [
     *gaps("close", "the same", 10, SHARED),
     Row("close on threads", "late_s", "the same on threads", 0.1, "s", "to the tenth of a second"),
     *gaps("partitions", "3,000 partitions are assigned", 20, "in steps of 200 partitions"),
+    *gaps("starting", "the first client is made, and reads and sends its first record", 15, "what it needs is imported with KafkaClient"),
+    *gaps("small batches", "20,000 batches of one record are read", 20, f"{SHARED}; an answer is taken in by slices of 250 batches"),
+    *gaps("read 100", "100 partitions are read", 20, f"{SHARED}; an answer is taken in by slices of 250 batches"),
+    *gaps(
+        "read 1,000", "1,000 partitions are read", 40, "a request for 1,000 partitions is made in one go, and its answer is decoded in one"
+    ),
+    *gaps("send 1,000", "records are sent to 1,000 partitions in turn", 20, SHARED),
     Row(
         "idle",
         "percent",
@@ -692,6 +699,42 @@ def partitions() -> Values:
     return ticker.longest
 
 
+def starting() -> Values:
+    """With nothing loaded but what `from gkafka import KafkaClient` loads."""
+    with Cluster(t=1) as cluster, Ticker() as ticker, connect(cluster.hosts) as client:
+        client.get_producer().produce("t", b"x").result(PATIENCE_S)
+        with client.get_consumer("t", "g") as consumer:
+            assert consumer.consume(1000 * PATIENCE_S)
+    return ticker.longest
+
+
+def small_batches(partitions: int, batches: int, size: int) -> Values:
+    """Read so many batches of so many records, spread over partitions."""
+    with Cluster(t=partitions) as cluster, connect(cluster.hosts) as client:
+        with client.get_producer() as producer:
+            for number in range(batches):
+                for _ in range(size):
+                    producer.produce("t", VALUE[:100], partition=number % partitions)
+                producer.end_batch("t", number % partitions)
+        with client.get_consumer("t") as consumer:
+            left = batches * size - len(consumer.consume_batch(500, 1000 * PATIENCE_S))
+            with Ticker() as ticker:
+                while left > 0:
+                    left -= len(consumer.consume_batch(500, 1000 * PATIENCE_S))
+    return ticker.longest
+
+
+def send_1000() -> Values:
+    with Cluster(t=1000) as cluster, connect(cluster.hosts) as client:
+        producer = client.get_producer()
+        producer.produce("t", b"warm", partition=0).result(PATIENCE_S)
+        with Ticker() as ticker:
+            for number in range(some(20_000)):
+                producer.produce("t", VALUE[:100], partition=number % 1000)
+            producer.flush(PATIENCE_S)
+    return ticker.longest
+
+
 IDLE_S = lasting(10)
 
 
@@ -897,6 +940,11 @@ SCENARIOS: dict[str, Callable[[], Values]] = {
     "close": close,
     "close on threads": close,
     "partitions": partitions,
+    "starting": starting,
+    "small batches": lambda: small_batches(4, some(20_000), 1),
+    "read 100": lambda: small_batches(100, some(10_000), 4),
+    "read 1,000": lambda: small_batches(1000, some(20_000), 2),
+    "send 1,000": send_1000,
     "idle": idle,
     "idle on threads": idle,
     "callbacks": callbacks,
@@ -936,7 +984,7 @@ def main() -> int:
         handler = given.handler
         if handler == "gevent":
             importlib.import_module("tests.gevent.harness")
-            connect("127.0.0.1:1").close()  # a program's first client loads what all others use
+            from gkafka import KafkaClient  # noqa: F401
         gc.collect()
         gc.freeze()  # what was imported is no garbage, and no stall of gkafka's
         for scenario in given.measure:
