@@ -64,6 +64,8 @@ def __getattr__(name: str) -> Any:
     except AttributeError as exc:
         # Python would take it for this module's own and say no more than "cannot import name".
         raise ImportError(f"gkafka.{home} does not load: {exc}") from exc
+    if name == "KafkaClient":
+        module.load_all()
     return getattr(module, name)
 
 

@@ -168,20 +168,16 @@ class Callbacks:
 
     def _run(self, whole: Batch, callbacks: deque[Callback]) -> None:
         """Call them one by one: what is left when this is killed was not called. (One that it was killed in was.)"""
-        turn_ends = self._handler.monotonic() + TURN_S
+        clock = self._handler.monotonic
         while callbacks:
-            index, fn = callbacks[0]
             try:
-                fn(records.Delivery(whole, index))
+                records.call_back(whole, callbacks, clock, clock() + TURN_S)
             except BaseException as error:
+                callbacks.popleft()
                 if self._handler.cooperative and self._handler.interrupted(error):
-                    callbacks.popleft()
                     raise  # a signal came while this was on CPU; the end of the worker takes it to the main greenlet, whom it is meant for
                 log.exception("a delivery callback failed")
-            callbacks.popleft()
-            if not callbacks or self._handler.monotonic() >= turn_ends:
-                self._handler.checkpoint()
-                turn_ends = self._handler.monotonic() + TURN_S
+            self._handler.checkpoint()
 
     def let_go(self) -> bool:
         """For a callback that needs memory: let go of the records of one delivered batch, of that whose turn comes last. False: none holds any."""

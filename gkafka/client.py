@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,10 +123,7 @@ class KafkaClient:
         check_flag("ignore_rdkafka", ignore_rdkafka)
         self._handler = resolve_handler(handler, use_greenlets=use_greenlets)
         if self._handler.cooperative:
-            # Now: at the first get_consumer(), or call of a broker's, the hub would stand still for the 75 ms that they take.
-            import gkafka.consumer
-            import gkafka.nativeproducer
-            import gkafka.protocol  # noqa: F401
+            load_all()  # of whom this module was imported without: at the first get_consumer() the hub would stand still for it
         self._owns_handler = self._handler is not handler
         self._cluster = Cluster(
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
@@ -396,6 +394,17 @@ class KafkaClient:
         if exc_type is not None:
             self._cluster.in_order = False
         self.close()
+
+
+def load_all() -> None:
+    """Import what clients, producers and consumers of any kind need beside this module, and of greenlets if there are any."""
+    import gkafka.consumer
+    import gkafka.nativeproducer
+    import gkafka.producermemory
+    import gkafka.protocol
+
+    if "gevent" in sys.modules:
+        import gkafka.handlers.greenlets  # noqa: F401
 
 
 def _tell_no_hub(handler: Handler) -> None:

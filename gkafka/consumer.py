@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka.checks import (
@@ -57,6 +58,8 @@ TICK_S = 4.0
 AGAIN_S = 1.0
 """How soon partitions are tried again that could not begin."""
 EXAMPLE = '{("topic", 0): 5}'
+FEW = 100
+"""Messages in one call that are taken from the open batch as they are one by one; more are better taken together."""
 T = TypeVar("T")
 
 
@@ -82,7 +85,8 @@ class Consumer:
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
         self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
-        self._troubles = self._engine.troubles
+        self._troubles, self._run, self._most_bytes = self._engine.troubles, self._engine.run, config.consume_max_bytes
+        self.next_ready = self._one_way()
         self._keeper: Any = None
         self._stopping = False
         self._wake = self._handler.Event()
@@ -194,6 +198,10 @@ class Consumer:
             self._subscription.look_again()
             raise
 
+    def _one_way(self) -> Callable[[], Any | None]:
+        """What returns the next message if it lies at hand and nothing else is to be done first; without a call of its own for each."""
+        return partial(self._deserializers.one, self._run) if self._deserializers.are_given else self._run.next
+
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
         self._handler.check_fork()
@@ -202,23 +210,10 @@ class Consumer:
     # -- consuming -------------------------------------------------------------------------------------------------------------
     def consume(self, timeout_ms: float | None = None) -> Any | None:
         """The next message; None after timeout_ms (None: consume_timeout_ms) without one. Raises what consume_batch() raises."""
-        self._handler.check_fork()
-        if timeout_ms is None and (message := self.next_ready()) is not None:
+        if (message := self.next_ready()) is not None:
             return message
         messages = self.consume_batch(1, timeout_ms)
         return messages[0] if messages else None
-
-    def next_ready(self) -> Message | None:
-        """For skins: the next message if it lies at hand and nothing else is to be done first."""
-        if self._troubles or self._deserializers.are_given:
-            self._handler.check_fork()
-            return None
-        if self._group is not None:
-            now = self._handler.monotonic()
-            self._progress.called(now)
-            if self._share is not None:
-                self._share.called(now)
-        return self._engine.take_next()
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms (None: consume_timeout_ms) for the first; [] if none came.
@@ -227,6 +222,10 @@ class Consumer:
         stand in the way of a partition, as CorruptRecordError, LogTruncationError and SerializationError, each with its place; nothing is
         skipped by that. With on_deserialize_error="dlq" it waits up to api_timeout_ms longer, for the dead-letter topic to have what failed.
         """
+        if type(max_messages) is int and 0 < max_messages <= FEW and not self._deserializers.are_given:
+            messages: list[Any] = self._run.several(max_messages, self._most_bytes)
+            if messages:
+                return messages
         return self._consume(max_messages, timeout_ms, self._messages)
 
     def consume_arrow(
@@ -305,11 +304,12 @@ class Consumer:
                 if self.closed:
                     return
                 try:
-                    message = self.consume(TICK_S * 1000)  # whatever consume_timeout_ms: with 0 it would go round and round
+                    messages = self.consume_batch(1, TICK_S * 1000)  # whatever consume_timeout_ms: with 0 it would go round and round
                 except ConsumerStoppedException:
                     if self._stopping or self.closed:
                         return
                     raise
+                message = messages[0] if messages else None
             if message is not None:
                 yield message
 
@@ -434,6 +434,7 @@ class Consumer:
         self._engine.message_class, self._engine.double_compressed = message_class, double_compressed
         if key is not None or value is not None:
             self._deserializers.use(key, value, make)
+            self.next_ready = self._one_way()
 
     def tell_of_commits(self, told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object]) -> None:
         """Call told(offsets, error or None) after each commit in the background."""

@@ -15,13 +15,15 @@ from gkafka.logs import get_logger
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeproducer import NativeProducer
-    from gkafka.records import Message
+    from gkafka.records import Message, Run
 
 __all__ = ["Deserialized", "Deserializers"]
 
 log = get_logger(__name__)
 
 GoBack = Callable[[TopicPartition, int], object]
+_new: Callable[..., Any] = object.__new__
+
 Function = Callable[[str, bytes | None], Any]
 """(topic, bytes) -> what they mean."""
 
@@ -54,6 +56,9 @@ class Deserializers:
     def __init__(self, cluster: Cluster, config: NativeConsumerConfig) -> None:
         self._cluster, self._mode = cluster, config.on_deserialize_error
         self._key, self._value = _of_data(config.key_deserializer), _of_data(config.value_deserializer)
+        self._of_key, self._of_value = config.key_deserializer, config.value_deserializer  # the same as they were given
+        self.are_given = self._key is not None or self._value is not None
+        self._is_at_one = False
         self._make: Callable[[Message, Any, Any], Any] = Deserialized
         self._dead_letter: str | Callable[[Any, Any], Any] | None = config.dead_letter
         if isinstance(self._dead_letter, str):
@@ -73,11 +78,35 @@ class Deserializers:
     def use(self, key: Function | None, value: Function | None, make: Callable[[Message, Any, Any], Any]) -> None:
         """For skins: functions (topic, bytes or None) in place of the options, and what is made of a message, its key and its value."""
         self._key, self._value, self._make = key, value, make
+        self._of_key = self._of_value = None
+        self.are_given = True
 
-    @property
-    def are_given(self) -> bool:
-        """Is there anything to do?"""
-        return self._key is not None or self._value is not None
+    def one(self, run: Run) -> Any | None:
+        """What is made of the next message that lies at hand, whose position moves behind it when that is done. None: consume_batch() is to be called.
+
+        Raises SerializationError, and the position is before it. Of several callers one is served: the others' way claims what it takes.
+        """
+        if self._is_at_one or (message := run.peek()) is None:
+            return None
+        self._is_at_one = True
+        try:
+            key, value = message.key, message.value
+            if self._make is not Deserialized:
+                topic = message.topic
+                key = key if self._key is None else self._key(topic, key)
+                made = self._make(message, key, value if self._value is None else self._value(topic, value))
+            else:
+                made = _new(Deserialized)
+                made._message = message
+                made.key = made.partition_key = self._of_key(key) if self._of_key is not None and key is not None else key
+                made.value = self._of_value(value) if self._of_value is not None and value is not None else value
+        except Exception as exc:
+            if self._mode != "raise" or self._make is not Deserialized:
+                return None  # it is met again there, where it is known what becomes of it
+            raise _error(message, exc) from exc
+        finally:
+            self._is_at_one = False
+        return made if run.take(message) else None
 
     def apply(self, go_back: GoBack, messages: Sequence[Message], timeout_s: float) -> list[tuple[Message, Any]]:
         """The messages, each with what is made of its deserialized key and value, as far as that goes.

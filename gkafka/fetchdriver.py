@@ -133,6 +133,7 @@ class FetchDriver:
         self.queues: dict[TopicPartition, Queue] = {}
         self.order: deque[Queue] = deque()
         self.errors: deque[KafkaException] = deque()
+        self.run = records.Run(self._handler.monotonic)
         self.stopped = False
         self.started = False
         self.held = 0
@@ -262,6 +263,7 @@ class FetchDriver:
 
     def tell(self, errors: Iterable[KafkaException]) -> None:
         """Keep errors for the caller. One that waits already is not kept twice, however often it is met again."""
+        self.run.left = 0
         for error in errors:
             kind = (type(error), error.topic, error.partition)
             if all((type(e), e.topic, e.partition) != kind for e in self.errors):
@@ -470,31 +472,42 @@ class FetchDriver:
         try:
             self._take_in(share, asked, response, error)
         except BaseException:
+            self.step.torn = True  # a half of an answer is none
             share.suspect()
             raise
         share.again = share.again or error is None
         self._kick_share(share, failed=error is not None)
 
     def _take_in(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
+        """A large answer slice by slice: between two others run, under no lock, in the worker that reads the connection."""
         self.make_whole()
-        with self.lock, self.step:
-            batches, errors, stale = share.fetcher.on_fetched(asked, response, error, self._handler.monotonic())
-            self.fetches += 1
-            for batch in batches:
-                queue = self.queues.get(batch.position.tp)
-                if queue is not None and queue.position is batch.position:
-                    queue.put(batch)
-                    self.held += batch.size
-            if errors:
-                self.tell(errors)
-            if stale:
-                self.cluster.metadata.invalidate()
-            for tp in asked.partitions:
-                queue = self.queues.get(tp)
-                if queue is not None and queue.reader is None and not queue.batches:
-                    queue.catch_up()
-        if batches or errors:
-            self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter
+        slices = share.fetcher.on_fetched(asked, response, error, self._handler.monotonic())
+        self.fetches += 1
+        while not self.stopped:
+            with self.lock, self.step:
+                taken = next(slices, None)
+                if taken is None:
+                    break
+                for batch in taken.batches:
+                    queue = self.queues.get(batch.position.tp)
+                    if queue is not None and queue.position is batch.position:
+                        queue.put(batch)
+                        self.held += batch.size
+                if taken.errors:
+                    self.tell(taken.errors)
+                if taken.stale:
+                    self.cluster.metadata.invalidate()
+                is_last = share.fetcher.busy.get(asked.broker_id) is not asked
+                if is_last:
+                    for tp in asked.partitions:
+                        queue = self.queues.get(tp)
+                        if queue is not None and queue.reader is None and not queue.batches:
+                            queue.catch_up()
+            if taken.batches or taken.errors:
+                self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter
+            if is_last:
+                break
+            self._handler.checkpoint()
 
     def _look_up(self, share: Fetching, lookup: Lookup) -> None:
         def take_in(response: Any, error: KafkaException | None) -> None:

@@ -65,44 +65,47 @@ class InterceptorChain:
         """Calls that raised."""
         return sum(self._failures.values())
 
-    def produce(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
+    def produce(
+        self, topic: Any, value: Any, key: Any = None, partition: Any = None, timestamp: Any = None, headers: Any = None
+    ) -> Delivery:
         """Show the record to each on_send, then have it accepted."""
         record = Record(topic, partition, key, value, list(headers) if isinstance(headers, (list, tuple)) else headers or [], timestamp)
         for number, interceptor in enumerate(self._interceptors):
-            record = self._shown(number, interceptor, record)
+            # A copy: one that raises half-way leaves the headers of the record that goes on as they were.
+            mine = Record(*record[:4], list(record.headers), record.timestamp) if isinstance(record.headers, list) else record
+            try:
+                answer: Any = interceptor.on_send(mine)
+                if not isinstance(answer, Record):
+                    raise TypeError(f"on_send returned {type(answer).__name__}: it must return a Record")
+            except Exception:
+                self._failed(number, interceptor, "on_send")
+            else:
+                record = answer
         try:
             return self._accept(record.topic, record.value, record.key, record.partition, record.timestamp, record.headers or None)
         except Exception as error:
-            self._tell("on_error", record, error, "no")
+            self._tell_error(record, error, "no")
             raise
-
-    def _shown(self, number: int, interceptor: ProducerInterceptor, record: Record) -> Record:
-        # A copy: one that raises half-way leaves the headers of the record that goes on as they were.
-        mine = record._replace(headers=list(record.headers)) if isinstance(record.headers, list) else record
-        try:
-            answer: Any = interceptor.on_send(mine)
-            if not isinstance(answer, Record):
-                raise TypeError(f"on_send returned {type(answer).__name__}: it must return a Record")
-        except Exception:
-            self._failed(number, interceptor, "on_send")
-            return record
-        return answer
 
     def done(self, delivery: Delivery) -> None:
         """A record that was accepted has its outcome."""
         error = delivery.exception(0)
-        if error is None:
-            self._tell("on_acknowledgement", delivery)
+        if error is not None:
+            record = delivery.record or Record(delivery.topic, delivery.partition, None, None, [], -1)
+            self._tell_error(record, error, delivery.batch.part(delivery.index).persisted or "maybe")
             return
-        record = delivery.record or Record(delivery.topic, delivery.partition, None, None, [], -1)
-        self._tell("on_error", record, error, delivery.batch.part(delivery.index).persisted)
-
-    def _tell(self, hook: str, *about: Any) -> None:
         for number, interceptor in enumerate(self._interceptors):
             try:
-                getattr(interceptor, hook)(*about)
+                interceptor.on_acknowledgement(delivery)
             except Exception:
-                self._failed(number, interceptor, hook)
+                self._failed(number, interceptor, "on_acknowledgement")
+
+    def _tell_error(self, record: Record, error: BaseException, persisted: str) -> None:
+        for number, interceptor in enumerate(self._interceptors):
+            try:
+                interceptor.on_error(record, error, persisted)
+            except Exception:
+                self._failed(number, interceptor, "on_error")
 
     def _failed(self, number: int, interceptor: ProducerInterceptor, hook: str) -> None:
         """The first failure of each hook is logged, the others are counted."""

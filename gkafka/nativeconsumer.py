@@ -7,7 +7,6 @@ the machine splits it into batches and makes the next request, which is sent bef
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
@@ -58,8 +57,8 @@ CHUNK = 1000
 MOST_TROUBLES = 100  # that nobody asks for; the oldest are forgotten
 MOST_AT_ONCE = 200  # queues that are made in a few milliseconds
 """Records that are read without a look at the clock."""
-GREENLET_RUN = 10
-"""Records that are taken one by one without asking whether other greenlets should run."""
+RUN_S = 0.02
+"""So long records are taken one by one without a look at anything else; with greenlets TURN_S."""
 COLUMN_BYTES, TURN_COLUMN_BYTES = 4 << 20, 1 << 20
 """What becomes columns together, as it was fetched; the second with greenlets."""
 ENOUGH_ROWS = 4096
@@ -87,6 +86,27 @@ class Work(dict[TopicPartition, Stood]):
         """Nothing was taken."""
         self.clear()
         self.ended.clear()
+
+
+class Both:
+    """Two locks, one behind the other."""
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self._first, self._second = first, second
+
+    def __enter__(self) -> None:
+        self._first.__enter__()
+        try:
+            self._second.__enter__()
+        except BaseException:
+            self._first.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, *about: Any) -> None:
+        try:
+            self._second.__exit__(None, None, None)
+        finally:
+            self._first.__exit__(None, None, None)
 
 
 class NativeConsumer:
@@ -117,11 +137,10 @@ class NativeConsumer:
         self._left: dict[TopicPartition, Position] = {}  # what is read no more: whoever is at work on it may still go back
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
         self.double_compressed = "open"  # of format 0 and 1; "leave": as one message, "skip"
-        self.hand_outs = 0  # how often records were handed out, or were about to be
-        self._longest_run = GREENLET_RUN if cluster.handler.cooperative else CHUNK
-        self._run_until = 0  # of hand_outs: then take_next() gives none, so that consume_batch() is called
-        self._reading: Queue | None = None  # whose records consume_batch() has handed out last
-        self._pid = os.getpid()
+        self._one_by_one = RUN_S if not cluster.handler.cooperative else TURN_S
+        self.run = self._driver.run = records.Run(
+            cluster.handler.monotonic, None if records.STEPS_ARE_WHOLE else Both(self._taking, self._lock)
+        )
         self._waked = 0  # how often wake_up() was called
         self.on_close: Callable[[], Callable[[float | None], object] | None] = lambda: (
             None
@@ -136,6 +155,7 @@ class NativeConsumer:
     def tell(self, trouble: BaseException) -> None:
         """By workers: consume calls return, so that whoever made them tells of this first."""
         self.troubles.append(trouble)
+        self.run.left = 0
         self.wake_up()
 
     def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
@@ -511,7 +531,7 @@ class NativeConsumer:
             done = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
             with self._taking, self._lock:
                 is_ours = self.at_work.pop(call, None) is not None
-                self.hand_outs += bool(done)  # only now: a call of another worker meanwhile did not say that this is finished
+                self.run.handed_out += bool(done)  # only now: a call of another worker meanwhile did not say that this is finished
             if not is_ours:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
@@ -564,7 +584,7 @@ class NativeConsumer:
                     may_take = not self.troubles and (self.may_deliver is None or self.may_deliver())
                     taken = take(wanted, reads_until) if may_take else []
                     if taken:
-                        self.hand_outs += 1
+                        self.run.handed_out += 1
                     wants_more = self._wants_more
                 if wants_more:
                     self._driver.kick()
@@ -594,25 +614,27 @@ class NativeConsumer:
                 if position.term == term and before < position.consumed:
                     position.consumed, position.consumed_epoch = before, before_epoch
 
-    def take_next(self) -> Message | None:
-        """The next record of the batch that is being read, in a fraction of the time that consume_batch(1) takes.
+    @property
+    def hand_outs(self) -> int:
+        """How often records were handed out, or were about to be."""
+        handed_out: int = self.run.handed_out
+        return handed_out
 
-        None: there is none, or something is to be looked at that this does not ask for each of a million records. Then consume_batch() is to
-        be called: it waits, opens batches, meets errors, counts, gives other partitions and greenlets their turn. Raises in a forked child.
+    def take_next(self) -> Message | None:
+        """run.next() for who asks before each delivery."""
+        if self.may_deliver is not None and not self.may_deliver():
+            return None
+        message: Message | None = self.run.next()
+        return message
+
+    def _allow_a_run(self, queue: Queue) -> None:
+        """What consume_batch() has begun, `run` may go on with, for a moment: in a fraction of the time for each record.
+
+        Whatever is to be looked at first ends it: an error, a trouble, a stop, a rebalance that waits for the application. Seeks and pauses it sees.
         """
-        driver, reading = self._driver, self._reading
-        if os.getpid() != self._pid:
-            self._handler.check_fork()
-        if self.hand_outs >= self._run_until or reading is None or driver.errors or driver.stopped:
-            self._run_until = self.hand_outs + self._longest_run
-            return None
-        if (self.may_deliver is not None and not self.may_deliver()) or (reader := reading.reader) is None:
-            return None
-        self.hand_outs += 1  # before the step: who takes the partition away looks at it afterwards, and must find what was handed out
-        if records.STEPS_ARE_WHOLE:
-            return reader.step(reading)
-        with self._taking, self._lock:
-            return reader.step(reading)
+        run = self.run
+        run.queue, run.until = queue, self._handler.monotonic() + self._one_by_one
+        run.left = 0 if self._driver.errors or self._driver.stopped or self.troubles else CHUNK
 
     def _wait_filled(self, seconds: float, waked: int) -> None:
         """waked: as it was when the caller looked around last. What has come since then, and set what is cleared here, is not waited over."""
@@ -647,12 +669,12 @@ class NativeConsumer:
             queue = self._order[0]
             while len(taken) < wanted and room >= 0 and queue.is_open:
                 room = self._read(queue, wanted - len(taken), room, taken)
-                self._reading = queue
                 now = self._handler.monotonic()
                 if now >= until or (taken and now >= turn_ends):
                     wanted = len(taken)
             self._order.rotate(-1)
             if len(taken) >= wanted or room < 0:
+                self._allow_a_run(queue)
                 break
         return taken
 

@@ -27,6 +27,7 @@ from gkafka.exceptions import (
     RecordTooLarge,
     SerializationError,
 )
+from gkafka.intake import Intake, chosen_by
 from gkafka.interceptors import InterceptorChain
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
@@ -114,29 +115,30 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         # None: a callable of the user's decides.
         self._hash: Callable[[bytes], int] | None = None if callable(config.partitioner) else HASHES[config.partitioner or "murmur2"]
         self._appender.crc32 = self._hash is crc32
-        self._interceptors = InterceptorChain(config.interceptors, self._accept) if config.interceptors else None
+        self._partition_counts: dict[str, int] = {}
+        # One compiled call for each record, with no Python frame between; what the user's own code does to it comes in front.
+        self.send = self._appender.send
+        produce = self._appender.produce
+        if Intake.is_needed(config):
+            produce = Intake(config, produce, self.produce_slow, self._partition_counts, self._refused).produce
+        self._interceptors = InterceptorChain(config.interceptors, produce) if config.interceptors else None
+        self.produce = produce if self._interceptors is None else self._interceptors.produce  # type: ignore[method-assign]
         hooks = (config.on_delivery, self._interceptors.done if self._interceptors is not None else None)
-        self._callbacks = [hook for hook in hooks if hook is not None]
-        calls = (config.key_serializer, config.value_serializer, config.on_delivery, self._interceptors)
-        fast = all(call is None for call in calls)
-        self._appender.fast = fast and config.transactional_id is None
+        self._appender.hooks = tuple(hook for hook in hooks if hook is not None) or None
+        self._appender.fast = config.transactional_id is None
         self._handler.slow_when_ended(self._appender)
         self._driver = ProducerDriver(cluster, config, self._appender, acks=self._acks, codec=self._codec, level=self._level)
         if config.transactional_id is not None:
             self._transactions = self._driver.transactions = Transactions(
-                cluster, config, self._driver, self._appender, accepting=self._slow_lock, fast=fast
+                cluster, config, self._driver, self._appender, accepting=self._slow_lock
             )
         cluster.memory.join(self._driver, config.buffer_bytes)
         self._chance = self._handler.random()
-        self._partition_counts: dict[str, int] = {}
         self._sticky: dict[str, Sticky] = {}
         self._led_partitions: dict[str, tuple[int, Sequence[int]]] = {}  # with the version of the metadata that told them
         cluster.adopt(self)
         self.generation += 1
         self._closed = False
-        # One compiled call for each record, with no Python frame between.
-        self.produce = self._appender.produce  # type: ignore[method-assign]
-        self.send = self._appender.send
 
     def produce(
         self,
@@ -219,17 +221,19 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if self._driver.cooperative:
             self._handler.checkpoint()  # here, and not behind it: who is killed in this wait has produced nothing
         try:
-            if self._interceptors is not None:
-                return self._interceptors.produce(topic, value, key, partition, timestamp, headers)
             delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
             return delivery if delivery is not None else self._accept(topic, value, key, partition, timestamp, headers)
         except KafkaException as exc:
-            if self._retold is not None:
-                self._retold(exc)
+            self._refused(exc)
             raise
         except BaseException:
             self._driver.suspect()  # a signal handler's exception may have come between two steps that belong together
             raise
+
+    def _refused(self, error: KafkaException) -> None:
+        """Put a skin's words into an error that is about to be raised."""
+        if self._retold is not None:
+            self._retold(error)
 
     def _accept_plain(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery | None:
         """Most records that come here are small ones of plain bytes for a known topic, and begin a batch: they need few of the steps. None: this
@@ -254,10 +258,6 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if type(topic) is not str:
             topic = check_topic_name(topic)
         config, handler = self.config, self._handler
-        if config.value_serializer is not None:
-            value = _serialize("value", value, config.value_serializer)
-        if config.key_serializer is not None:
-            key = _serialize("key", key, config.key_serializer)
         value, key, headers = records.check_record(topic, value, key, headers)
         timestamp = self._timestamp(timestamp)
         deadline = handler.monotonic() + config.max_block_ms / 1000
@@ -346,9 +346,8 @@ class NativeProducer(ColumnCalls, TransactionCalls):
                 self._cluster.metadata.add_topics([topic], writes=True)
             with self._slow_lock:
                 self._partition_counts[topic] = count
-                if self._hash is not None:
-                    self._appender.set_topic(topic, count, 0)
-                    self._move_sticky(topic)
+                self._appender.set_topic(topic, count, 0)
+                self._move_sticky(topic)
         return count
 
     def _move_sticky(self, topic: str) -> int:
@@ -389,19 +388,9 @@ class NativeProducer(ColumnCalls, TransactionCalls):
                 raise UnknownPartition(f"partition={partition!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
             return given
         if self._hash is None:
-            return self._by_partitioner(topic, count, key)
+            return chosen_by(self.config.partitioner, topic, count, key)
         # librdkafka's consistent_random takes an empty key for none, Java does not.
         return None if key is None or (not key and self._hash is crc32) else self._hash(key) % count
-
-    def _by_partitioner(self, topic: str, count: int, key: bytes | None) -> int:
-        try:
-            chosen = self.config.partitioner(list(range(count)), key)
-        except Exception as exc:
-            raise ConfigurationError(f"the partitioner failed for topic {topic!r}: {type(exc).__name__}: {exc}", topic=topic) from exc
-        number = find_index(chosen, count)
-        if number is None:
-            raise ConfigurationError(f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
-        return number
 
     def _append(
         self,
@@ -443,19 +432,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
 
     def _put(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any) -> Delivery | None:
         """Put the record into the open batch, if there is one with room."""
-        if not self._callbacks:
-            return self._appender.append(topic, partition, value, key, timestamp, headers)
-        with self._driver.lock:
-            return self._with_callbacks(self._appender.append(topic, partition, value, key, timestamp, headers))
-
-    def _with_callbacks(self, delivery: Delivery | None) -> Delivery | None:
-        """Have everybody called who is to be called for each record. Under the driver's lock, so that the batch is neither sent, nor done and its
-        records given back, before.
-        """
-        if delivery is not None:
-            for fn in self._callbacks:
-                delivery.add_done_callback(fn)
-        return delivery
+        return self._appender.append(topic, partition, value, key, timestamp, headers)
 
     def _roll(self, topic: str, partition: int) -> None:
         """Take the full batch away from the appender: the driver sends it."""
@@ -476,7 +453,7 @@ class NativeProducer(ColumnCalls, TransactionCalls):
                 sticky = self._sticky.get(topic)
                 if sticky is not None and sticky.partition == partition:
                     sticky.follow(batch)  # while it is empty: what it holds from now on counts
-                delivery = self._with_callbacks(self._appender.append(topic, partition, value, key, timestamp, headers))
+                delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
                 self._driver.accumulator.opened(batch)
             except BaseException:
                 self._take_back(topic, partition)
@@ -594,6 +571,11 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         info = self._cluster.metadata.topic(topic)
         partitions = sorted(info.partitions.values(), key=lambda p: p.id) if info is not None else []
         return [p.id for p in partitions if p.leader >= 0] or [p.id for p in partitions]
+
+    @property
+    def takes_lanes(self) -> bool:
+        """Does nothing of the user's stand in front of the append? Else a lane would pass it by."""
+        return self._interceptors is None and not Intake.is_needed(self.config)
 
     def lane(self, owner: Any, topic: str) -> Lane:
         """The fast path of a producer of this one topic, see `gkafka.records.Lane`."""
@@ -810,12 +792,3 @@ class NativeProducer(ColumnCalls, TransactionCalls):
             "buffer_bytes_free": self._appender.available,
             "interceptor_failures": self._interceptors.failures if self._interceptors is not None else 0,
         }
-
-
-def _serialize(what: str, thing: Any, serializer: Callable[[Any], Any]) -> Any:
-    if thing is None:
-        return thing
-    try:
-        return serializer(thing)
-    except Exception as exc:
-        raise SerializationError(f"{what}_serializer failed on {type(thing).__name__}: {type(exc).__name__}: {exc}") from exc

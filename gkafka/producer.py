@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gkafka import records
@@ -141,6 +140,7 @@ class Producer:
         self._late: list[Delivery] = []  # with sync=True: those whose produce() did not wait for their outcome
         self._engine: NativeProducer | None = None
         self._lane: Lane | None = None
+        self._append: Callable[[Any, Any, Any], Any] = self.produce_slow
         self._look_at = self._generation = 0
         self._owned_brokers: dict[int, OwnedBroker] = {}
         self._running = False
@@ -172,7 +172,8 @@ class Producer:
         lane.limit = self._min_queued - 1
         lane.open = True
         self._lane, self._generation = lane, engine.generation
-        plain = self._serializer is None and self._reports is None and not self._synchronous
+        self._append = lane.produce if engine.takes_lanes else self.produce_slow
+        plain = engine.takes_lanes and self._serializer is None and self._reports is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
             self.produce = lane.produce  # type: ignore[method-assign]
@@ -243,28 +244,24 @@ class Producer:
         Raises ProducerStoppedException, ProducerQueueFullError, SerializationError for what is not bytes, and with sync=True the error of
         the delivery, or ProduceFailureError if it has no outcome within pending_timeout_ms.
         """
-        return self.produce_slow(message, partition_key, timestamp)
-
-    def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
-        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by chance."""
-        engine, _ = self._parts()
         if self._serializer is not None:
-            message, partition_key = self._serialized(message, partition_key)
-        partition = self._choose(engine, partition_key, chosen)
-        delivery = self._accept(message, partition_key, partition, _milliseconds(timestamp))
+            try:
+                message, partition_key = self._serializer(message, partition_key)
+            except Exception as exc:
+                raise SerializationError(
+                    f"the serializer failed on {type(message).__name__}: {type(exc).__name__}: {exc}; it must return (message, partition_key)"
+                ) from exc
+        delivery = self._append(message, partition_key, timestamp)
+        if self._reports is not None:
+            self._report(delivery, message, partition_key)
         if self._synchronous:
             self._wait_for(delivery)
         return delivery
 
-    def _serialized(self, message: Any, partition_key: Any) -> tuple[Any, Any]:
-        assert self._serializer is not None
-        try:
-            value, key = self._serializer(message, partition_key)
-        except Exception as exc:
-            raise SerializationError(
-                f"the serializer failed on {type(message).__name__}: {type(exc).__name__}: {exc}; it must return (message, partition_key)"
-            ) from exc
-        return value, key
+    def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
+        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by chance."""
+        engine, _ = self._parts()
+        return self._accept(message, partition_key, self._choose(engine, partition_key, chosen), _milliseconds(timestamp))
 
     def _choose(self, engine: NativeProducer, key: Any, chosen: Any) -> int:
         """The partition's id, by the partitioner. Tells the fast path which partitions there are."""
@@ -313,8 +310,6 @@ class Producer:
             raise
         finally:
             self._bound(engine, lane)
-        if self._reports is not None:
-            delivery.add_done_callback(partial(self._report, self._report_queue(), message, key))
         return delivery
 
     def _wait_for(self, delivery: Delivery) -> None:
@@ -378,20 +373,21 @@ class Producer:
             queue = self._reports.queue = self._handler.Queue()
         return queue
 
-    def _report(self, queue: Any, message: Any, key: Any, delivery: Delivery) -> None:
-        error = delivery.exception(0)
-        offset, timestamp = (-1, -1) if error is not None else delivery.result(0)[2:]
-        record = delivery.record
-        if record is None:  # it was settled, and its memory given back, before anybody could ask for a report of it
-            record = records.Record(delivery.topic, delivery.partition, key, message, [], timestamp)
-        queue.put((self._message(record, offset), error))
+    def _report(self, delivery: Delivery, message: Any, key: Any) -> None:
+        """Have the message's outcome put into the calling worker's queue."""
+        queue = self._report_queue()
 
-    def _message(self, record: Any, offset: int) -> Any:
-        """The message as it was sent."""
-        topic, partition, key, value, headers, timestamp = record
-        origin = Origin(topic, partition, self._topic.partitions.get(partition))
-        size = len(key or b"") + len(value or b"")
-        return records.make_message(origin, offset, timestamp, TimestampType.CREATE_TIME, key, value, headers, size=size)
+        def report(delivery: Delivery) -> None:
+            error = delivery.exception(0)
+            offset, stamp = (-1, -1) if error is not None else delivery.result(0)[2:]
+            record = delivery.record  # None: it was settled, and its memory given back, before anybody could ask for a report of it
+            topic, partition, its_key, value, headers, timestamp = record or (delivery.topic, delivery.partition, key, message, [], stamp)
+            origin = Origin(topic, partition, self._topic.partitions.get(partition))
+            size = len(its_key or b"") + len(value or b"")
+            kind = TimestampType.CREATE_TIME
+            queue.put((records.make_message(origin, offset, timestamp, kind, its_key, value, headers, size=size), error))
+
+        delivery.add_done_callback(report)
 
     def get_delivery_report(self, block: bool = True, timeout: float | None = None) -> tuple[Any, KafkaException | None]:
         """(message, error or None) of a message that this thread or greenlet produced and whose outcome is known.
@@ -411,7 +407,13 @@ class Producer:
     def _produce(self, message_partition_tup: tuple[tuple[bytes | None, bytes | None], int]) -> None:
         """Accept a message whose partition is chosen: ((partition_key, message), partition id)."""
         (key, message), partition = message_partition_tup
-        self._accept(message, key, partition, None)
+        self._accept_chosen(message, key, partition)
+
+    def _accept_chosen(self, message: Any, key: Any, partition: int) -> Delivery:
+        delivery = self._accept(message, key, partition, None)
+        if self._reports is not None:
+            self._report(delivery, message, key)
+        return delivery
 
     def _send_request(
         self, message_batch: Iterable[tuple[tuple[bytes | None, bytes | None], int]], owned_broker: OwnedBroker | None = None
@@ -420,7 +422,7 @@ class Producer:
 
         They go to the leaders of their partitions, whichever broker was thought to be that.
         """
-        sent = [self._accept(message, key, partition, None) for (key, message), partition in message_batch]
+        sent = [self._accept_chosen(message, key, partition) for (key, message), partition in message_batch]
         for delivery in sent:
             delivery.result()
 

@@ -67,6 +67,8 @@ ANSWERING_S = 0.25
 """So long after an answer, and after the oldest record was produced, brokers count as keeping up."""
 REST_S, PACE_S = 0.01, 0.001
 """Longest rest of who gets ahead of them, and when it looks again."""
+BATCHES_AT_ONCE = 64
+"""With greenlets, batches of one request: between two requests, and two answers, others run."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
 """Codec -> batch size from which compressing it takes more than ~0.5 ms, so that it leaves the hub (gzip, snappy, lz4, zstd)."""
 
@@ -114,6 +116,7 @@ class ProducerDriver:
             backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             chance=self._handler.random(),
             set_limit=appender.set_limit,
+            **({"most_batches": BATCHES_AT_ONCE} if self.cooperative else {}),
         )
         self.transactions: Transactions | None = None
         self.fatal: KafkaException | None = None
@@ -263,6 +266,9 @@ class ProducerDriver:
         """Send them, in this order."""
         for outgoing in requests:
             self._send(outgoing)
+            if self.cooperative:  # only the worker drives then
+                self._handler.checkpoint()
+                self._beat = self._handler.monotonic()
 
     def suspect(self, who: object = None) -> None:
         """An exception from outside (a signal handler's) may have come between two steps that belong together: the worker looks.

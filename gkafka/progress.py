@@ -47,9 +47,7 @@ Terms = Callable[[], Mapping[TopicPartition, int]]
 
 
 class Progress:
-    """finished: the next offset of each partition. committed: what this consumer has committed last. seen: `engine.hand_outs` at the
-    application's last call: what was handed out since is not finished.
-    """
+    """finished: the next offset of each partition. committed: what this consumer has committed last."""
 
     def __init__(self, cluster: Cluster, engine: NativeConsumer, group: str | None) -> None:
         self._cluster, self._handler, self._engine, self._group = cluster, cluster.handler, engine, group
@@ -61,7 +59,7 @@ class Progress:
         self.told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object] | None = None  # of each commit in the background
         self.finished: dict[TopicPartition, int] = {}
         self.committed: dict[TopicPartition, int] = {}
-        self.seen = self._noted = 0  # `finished` has what was handed out up to there
+        self._noted = 0  # `finished` has what was handed out up to there
         self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
 
     def commit_as(self, member: Member, terms: Terms, instance_id: str | None) -> None:
@@ -75,7 +73,13 @@ class Progress:
             self._handler.check_fork()  # below are locks, which a child may find taken
             self._noted = self._engine.hand_outs
             self.finished, self._at = self._engine.stands_unless_committed(), now
-        self.seen = self._engine.hand_outs
+        self._engine.run.seen = self._engine.hand_outs
+
+    @property
+    def seen(self) -> int:
+        """`engine.hand_outs` at the application's last call: what was handed out since is not finished."""
+        seen: int = self._engine.run.seen
+        return seen
 
     def patience_ms(self, most_ms: float, now: float) -> float:
         """How long the call may wait before waited() is due."""
@@ -98,7 +102,7 @@ class Progress:
     def finish(self) -> None:
         """All that was handed out is finished: the application says that it needs no more."""
         self.finished = self._engine.stands()
-        self.seen = self._engine.hand_outs
+        self._engine.run.seen = self._engine.hand_outs
 
     def lose(self, stood: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """The group has taken these away; each stood at this offset. A commit() that was to cover them says so."""

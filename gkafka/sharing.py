@@ -377,6 +377,7 @@ class Share:
             return True
         until = self._handler.monotonic() + self._config.max_poll_interval_ms / 1000 * OF_THE_INTERVAL
         self._waiting = True
+        self._engine.run.left = 0
         try:
             while is_at_work or self._progress.seen < handed_out:
                 if self._stopping:

@@ -163,6 +163,7 @@ class SimpleConsumer:
         self._resume_at: dict[int, int] = {}
         self._may_commit: Callable[[], bool] = lambda: True
         self._may_deliver: Callable[[], bool] | None = None
+        self._is_at_one = False
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._committed_at = self._handler.monotonic()
@@ -341,16 +342,32 @@ class SimpleConsumer:
         """
         if block is not True or unblock_event is not None:
             _check_wait(block, unblock_event)
-        self._handler.check_fork()
-        if self._deserializer is None and (message := self._next_ready()) is not None:
+        if (message := self._next_ready()) is not None:
             return message
+        self._handler.check_fork()
         messages = self._next(1, block, self._timeout_ms, unblock_event)
         return messages[0] if messages else None
 
-    def _next_ready(self) -> Message | None:
+    def _next_ready(self) -> Any | None:
         """The next message if it lies at hand and nothing else is to be done first."""
-        engine = self._engine
-        return None if engine is None or not self._running or self._error is not None else engine.take_next()
+        engine, deserializer = self._engine, self._deserializer
+        if engine is None or not self._running or self._error is not None:
+            return None
+        if deserializer is None:
+            return engine.take_next()
+        run, may_deliver = engine.run, engine.may_deliver
+        if self._is_at_one or (may_deliver is not None and not may_deliver()) or (message := run.peek()) is None:
+            return None
+        self._is_at_one = True  # of several callers one is served: the others' way claims what it takes
+        try:
+            value, key = deserializer(message.value, message.partition_key)
+        except Exception as exc:
+            raise _not_deserialized(message, exc) from exc
+        finally:
+            self._is_at_one = False
+        made: Deserialized = object.__new__(Deserialized)  # for each message: without a call
+        made._message, made.key, made.partition_key, made.value = message, key, key, value
+        return made if run.take(message) else None
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
@@ -392,17 +409,15 @@ class SimpleConsumer:
                 give_back(go_back, messages[len(done) :])
                 if done:
                     break  # the next call fails, with nothing before it
-                text = (
-                    f"deserializer failed on {message.topic}[{message.partition_id}] offset {message.offset}: {type(exc).__name__}: {exc}"
-                )
-                raise SerializationError(text, topic=message.topic, partition=message.partition_id, offset=message.offset) from exc
+                raise _not_deserialized(message, exc) from exc
         return done
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""
-        as_it_is = self._deserializer is None
         while True:
-            message = (self._next_ready() if as_it_is else None) or self.consume(block=True)
+            message = self._next_ready()
+            if message is None:
+                message = self.consume(block=True)
             if message is None:
                 return
             yield message
@@ -543,6 +558,12 @@ def partition_id_of(topic: Topic, partition: Any) -> int:
 
 FIRST_TIMESTAMP_MS = 1_000_000_000_000
 """September 2001: no record has an older timestamp, no partition that many records in practice."""
+
+
+def _not_deserialized(message: Message, error: Exception) -> SerializationError:
+    topic, partition, offset = message.topic, message.partition_id, message.offset
+    text = f"deserializer failed on {topic}[{partition}] offset {offset}: {type(error).__name__}: {error}"
+    return SerializationError(text, topic=topic, partition=partition, offset=offset)
 
 
 def _deserialized(message: Message, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> Deserialized:

@@ -68,17 +68,15 @@ def check_transactional(config: ProducerConfig) -> None:
 class Transactions:
     """The transactions of one producer, from the outside.
 
-    driver: of the producer, kept weakly. accepting: the lock under which records are accepted. fast: may records take the appender's fast
-    path while a transaction is open? The machine is guarded by the driver's lock.
+    driver: of the producer, kept weakly. accepting: the lock under which records are accepted. The machine is
+    guarded by the driver's lock.
     """
 
-    def __init__(
-        self, cluster: Cluster, config: ProducerConfig, driver: ProducerDriver, appender: Appender, *, accepting: Any, fast: bool
-    ) -> None:
+    def __init__(self, cluster: Cluster, config: ProducerConfig, driver: ProducerDriver, appender: Appender, *, accepting: Any) -> None:
         assert config.transactional_id is not None
         self._cluster, self._config, self._handler, self._appender = cluster, config, cluster.handler, appender
         self._driver_ref = weakref.ref(driver)
-        self._lock, self._accepting, self._fast = driver.lock, accepting, fast
+        self._lock, self._accepting = driver.lock, accepting
         self.machine = driver.sender.transaction = Transaction(
             config.transactional_id,
             config.transaction_timeout_ms,
@@ -247,7 +245,7 @@ class Transactions:
             if self.machine.state is State.READY:  # else it cannot begin
                 self._which, self.end_was_asked = which, False  # first: who is interrupted behind it finds that it is his
             self.machine.begin()
-            self._appender.fast = self._fast
+            self._appender.fast = True
 
     def _see_the_last_end(self, seconds: float, deadline: float) -> None:
         """Wait for an end whose caller was cut short; raises what went wrong with it."""

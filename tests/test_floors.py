@@ -50,6 +50,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "columnreader",
             "connection",
             "failures",
+            "intake",
             "interceptors",
             "lifetime",
             "consumer",

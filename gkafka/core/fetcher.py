@@ -9,7 +9,7 @@ be fetched is asked for by `gkafka.core.lookups`. Source: KIP-74, KIP-98, KIP-22
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gkafka.core.metadata import Metadata
     from gkafka.records import BatchHeader
 
-__all__ = ["FRAME_BYTES", "IDLE", "AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll", "wider"]
+__all__ = ["FRAME_BYTES", "IDLE", "AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll", "Taken", "wider"]
 
 log = get_logger(__name__)
 
@@ -53,6 +53,8 @@ FREE_ANSWERS = 3
 AT_ONCE_S = 0.005
 UNPARKED_S = 0.05
 """With fetch_wait_max_ms=0 a broker cannot park fetches: an answer counts as given at once within the first, the pauses end at the second."""
+SLICE = 250
+"""Batches, and partitions, of an answer that are taken in at once."""
 FRAME_BYTES = 1 << 16
 """What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 
@@ -82,6 +84,33 @@ class Fetched(NamedTuple):
     skip_to: int
     messages: int
     size: int
+
+
+class Taken:
+    """What a slice of an answer holds. batches: in order. errors: for the application. stale: whether the metadata is out of date."""
+
+    __slots__ = ("batches", "errors", "had_news", "parts", "stale")
+
+    def __init__(self) -> None:
+        self.batches: list[Fetched] = []
+        self.errors: list[KafkaException] = []
+        self.stale = self.had_news = False
+        self.parts = 0
+
+    @property
+    def is_enough(self) -> bool:
+        """Would more of it keep a hub?"""
+        return self.parts + len(self.batches) >= SLICE
+
+    def begin(self) -> None:
+        """The next slice."""
+        self.had_news = self.has_news
+        self.batches, self.errors, self.stale, self.parts = [], [], False, 0
+
+    @property
+    def has_news(self) -> bool:
+        """Is there, or was there in a slice before, something that changes what is done next?"""
+        return self.had_news or bool(self.errors) or self.stale
 
 
 class Poll(NamedTuple):
@@ -345,33 +374,48 @@ class Fetcher:
             position.in_flight = False
 
     # -- what came -------------------------------------------------------------------------------------------------------
-    def on_fetched(
-        self, asked: Asked, response: FetchResponse | None, error: KafkaException | None, now: float
-    ) -> tuple[list[Fetched], list[KafkaException], bool]:
-        """Split an answer. Returns (batches in order, errors for the application, whether the metadata is out of date)."""
+    def on_fetched(self, asked: Asked, response: FetchResponse | None, error: KafkaException | None, now: float) -> Iterator[Taken]:
+        """Split an answer. Whoever takes a slice in may let others run before the next one: what they made void is left out of it."""
+        taken = Taken()
         if self.busy.get(asked.broker_id) is not asked:
-            return [], [], False
+            return
+        if response is None or response.error_code or response.throttle_time_ms > 0:
+            self._refused_all(asked, response, error, now, taken)
+        if response is not None and not response.error_code:
+            for _ in self._split_all(asked, response, now, taken):
+                yield taken
+                if self.busy.get(asked.broker_id) is not asked:
+                    return
+                taken.begin()
         del self.busy[asked.broker_id]
-        session = self.sessions[asked.broker_id]
         for position, _ in asked.partitions.values():
             position.in_flight = False
+        yield taken
+
+    def _refused_all(self, asked: Asked, response: FetchResponse | None, error: KafkaException | None, now: float, taken: Taken) -> None:
+        """There is no answer, or it is one error; or the broker asks to be left alone."""
+        session = self.sessions[asked.broker_id]
         if response is None:
             session.lost()
-            return [], self._unanswered(asked, error, now), True
-        if response.throttle_time_ms > 0:
-            self._not_before[asked.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
-        refusal = error_for(response.error_code, broker=asked.broker_id, api="Fetch") if response.error_code else None
-        if refusal is not None:
-            if session.refused(refusal):
-                log.info("broker %s: %s: the next fetch names everything", asked.broker_id, refusal)
-                return [], [], refusal.stale is Stale.METADATA
-            return [], self._unanswered(asked, refusal, now), True
+        else:
+            if response.throttle_time_ms > 0:
+                self._not_before[asked.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
+            error = error_for(response.error_code, broker=asked.broker_id, api="Fetch")
+            if error is None:
+                return
+            if session.refused(error):
+                log.info("broker %s: %s: the next fetch names everything", asked.broker_id, error)
+                taken.stale = error.stale is Stale.METADATA
+                return
+        taken.errors = self._unanswered(asked, error, now)
+        taken.stale = True
+
+    def _split_all(self, asked: Asked, response: FetchResponse, now: float, taken: Taken) -> Iterator[None]:
+        """Into `taken`; yields where that is enough for once."""
+        session = self.sessions[asked.broker_id]
         if response.node_endpoints:
             self.metadata.add_brokers(BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
         may_leave_out = session.answered(response.session_id)
-        batches: list[Fetched] = []
-        errors: list[KafkaException] = []
-        stale = False
         moves = self._moves
         answered: set[TopicPartition] = set()
         unasked: list[tuple[str, int]] = []
@@ -384,9 +428,13 @@ class Fetcher:
                     continue
                 position, epoch = entry
                 answered.add(position.tp)
+                taken.parts += 1
                 # Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more.
-                if position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position:
-                    stale |= self._take(position, data, asked, now, batches, errors)
+                is_wanted = position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position
+                if is_wanted:
+                    yield from self._take(position, data, asked, now, taken)
+                if taken.is_enough:
+                    yield
         if unasked or asked.broker_id in self._unasked:
             self._tell_unasked(asked.broker_id, unasked)
         if unasked:
@@ -396,8 +444,7 @@ class Fetcher:
                 # A broker that leaves a partition out would be asked again at once, and again.
                 position = asked.partitions[tp][0]
                 self._rests.failed(position, answer_without(position, "Fetch", "leaves the partition out"), now)
-        self._pace(asked, now, has_news=self._moves != moves or bool(errors) or stale)
-        return batches, errors, stale
+        self._pace(asked, now, has_news=self._moves != moves or taken.has_news)
 
     def _pace(self, asked: Asked, now: float, *, has_news: bool) -> None:
         """Leave a broker alone for a moment that does not park fetches although it has nothing new."""
@@ -436,39 +483,38 @@ class Fetcher:
         if leader is not None:
             self._plain_until[leader[0]] = now + PLAIN_S
 
-    def _take(
-        self, position: Position, data: PartitionData, asked: Asked, now: float, batches: list[Fetched], errors: list[KafkaException]
-    ) -> bool:
-        """One partition's part of an answer. Returns whether the metadata is out of date."""
+    def _take(self, position: Position, data: PartitionData, asked: Asked, now: float, taken: Taken) -> Iterator[None]:
+        """One partition's part of an answer."""
         if data.error_code:
             name, partition = position.tp
             error = error_for(data.error_code, topic=name, partition=partition, offset=position.fetch_offset, api="Fetch")
             if error is not None:
-                return self._refused(position, data, error, asked.broker_id, now, errors)
+                taken.stale |= self._refused(position, data, error, asked.broker_id, now, taken.errors)
+                return
         position.high_watermark, position.stable = data.high_watermark, data.last_stable_offset
-        stale = data.preferred_read_replica >= 0 and self._redirected(position, data.preferred_read_replica, asked.broker_id, now)
+        if data.preferred_read_replica >= 0:
+            taken.stale |= self._redirected(position, data.preferred_read_replica, asked.broker_id, now)
         if data.records is None or not len(data.records):
             if position.retry.failures:
                 self._was_read(position)
-            return stale
-        before = len(batches)
+            return
+        before = position.fetch_offset
         try:
-            self._split(position, memoryview(data.records), data, position.tp == asked.first, batches)
+            yield from self._split(position, memoryview(data.records), data, position.tp == asked.first, taken)
         except RecordTooLarge as exc:
             position.halt(exc)
-            errors.append(bare(exc))
+            taken.errors.append(bare(exc))
         except KafkaException as exc:
             # What came before the damage is valid and is handed out; the error follows it and names the place.
-            if len(batches) > before:
+            if position.fetch_offset > before:
                 self._was_read(position)
             if exc.retriable and position.retry.failures < FREE_STEPS:
                 self._rests.failed(position, bare(exc), now)  # the next answer may be whole
             else:
-                self.fail(position, _placed(exc, position), now, errors)
+                self.fail(position, _placed(exc, position), now, taken.errors)
         else:
             if position.retry.failures:
                 self._was_read(position)
-        return stale
 
     def _was_read(self, position: Position) -> None:
         failures = self._rests.was_read(position)
@@ -487,38 +533,42 @@ class Fetcher:
         self._plain_until[by] = now + PLAIN_S
         return True
 
-    def _split(self, position: Position, buffer: memoryview, data: PartitionData, was_first: bool, batches: list[Fetched]) -> None:
+    def _split(self, position: Position, buffer: memoryview, data: PartitionData, was_first: bool, taken: Taken) -> Iterator[None]:
         name, partition = position.tp
-        headers = self._scan(buffer, topic=name, partition=partition)
-        if not headers:
-            # Cut by its own limit, or although the answer had room for it. Behind others it was cut by what was left of fetch_max_bytes:
-            # it will be the first one in its turn.
-            if was_first or len(buffer) >= position.max_bytes:
-                self._widen(position, buffer)
-            return
+        epoch = position.epoch
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self.read_committed else []
         hidden = AbortFilter(aborted, self._control_type)
-        end = -1
-        for header in headers:
-            if header.base_offset < end:
-                what = f"{name}[{partition}] offset {header.base_offset}: a batch begins before the end of the one before it ({end})"
-                raise CorruptRecordError(what, topic=name, partition=partition, offset=end)
-            end = header.next_offset
-            hides = hidden.hides(buffer, header)
-            if header.next_offset <= position.fetch_offset:
-                continue
-            if hides:
-                self._verify(buffer, header)
-            else:
-                # Also an empty batch is handed out: whoever reads it checks that it is one. A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
-                messages = header.count if header.count >= 0 else header.next_offset - position.fetch_offset
-                batches.append(
-                    Fetched(position, position.epoch, buffer, header, position.fetch_offset, messages, header.end - header.start)
-                )
-                position.buffered += messages
-            position.fetch_offset = header.next_offset
-            position.fetch_epoch = header.leader_epoch
-            self._moves += 1
+        end, start = -1, 0
+        while headers := self._scan(buffer, topic=name, partition=partition, start=start, most=SLICE):
+            for header in headers:
+                if header.base_offset < end:
+                    what = f"{name}[{partition}] offset {header.base_offset}: a batch begins before the end of the one before it ({end})"
+                    raise CorruptRecordError(what, topic=name, partition=partition, offset=end)
+                end = header.next_offset
+                hides = hidden.hides(buffer, header)
+                if header.next_offset <= position.fetch_offset:
+                    continue
+                if hides:
+                    self._verify(buffer, header)
+                else:
+                    # Also an empty batch is handed out: whoever reads it checks that it is one. A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
+                    messages = header.count if header.count >= 0 else header.next_offset - position.fetch_offset
+                    size = header.end - header.start
+                    taken.batches.append(Fetched(position, epoch, buffer, header, position.fetch_offset, messages, size))
+                    position.buffered += messages
+                position.fetch_offset = header.next_offset
+                position.fetch_epoch = header.leader_epoch
+                self._moves += 1
+            start = headers[-1].end
+            if len(headers) < SLICE:
+                return
+            yield
+            if position.epoch != epoch:
+                return  # a seek has made the rest void
+        # Cut by its own limit, or although the answer had room for it. Behind others it was cut by what was left of fetch_max_bytes:
+        # it will be the first one in its turn.
+        if not start and (was_first or len(buffer) >= position.max_bytes):
+            self._widen(position, buffer)
 
     def _widen(self, position: Position, cut: memoryview) -> None:
         """A record does not fit into what was asked (brokers before 0.10.1 then send a part of it): ask for more."""

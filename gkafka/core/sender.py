@@ -107,7 +107,7 @@ class Sender:
 
     roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
     many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
-    yet; the driver empties it. ended: outcomes that the driver has not taken yet; telling: batches whose
+    yet; the driver empties it. most_batches: of one request. ended: outcomes that the driver has not taken yet; telling: batches whose
     outcome it took, and is not done with.
     """
 
@@ -130,9 +130,11 @@ class Sender:
         backoff: Backoff,
         chance: Random,
         set_limit: Callable[[str, int], None] = lambda topic, size: None,
+        most_batches: int = 1 << 31,
     ) -> None:
         self.accumulator, self._metadata, self._roll, self._set_limit = accumulator, metadata, roll, set_limit
         self.acks, self._linger_s, self._batch_bytes, self._max_request_bytes = acks, linger_s, batch_bytes, max_request_bytes
+        self._most_batches = most_batches
         self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
         self._ack_timeout_s = request_timeout_s if ack_timeout_s is None else ack_timeout_s
         self._retries, self._backoff, self._chance = retries, backoff, chance
@@ -255,7 +257,7 @@ class Sender:
             if not batches and self.accumulator.lingering:
                 self._schedule.let_ride(broker_id, -(-self._batch_bytes // 2), now)
             size = queue.pending[0].size
-            if batches and total + size > self._max_request_bytes:
+            if batches and (total + size > self._max_request_bytes or len(batches) >= self._most_batches):
                 self._schedule.put_first(broker_id, key)
                 break
             total += size

@@ -21,8 +21,7 @@ log = get_logger(__name__)
 
 
 class Outcomes:
-    """What can be asked of an outcome. `is_done`, `exception` and `_value` are those of the kind of future; `_when_done(tell)` has tell(error, value)
-    called once, value being a function."""
+    """What can be asked of an outcome. `is_done`, `_error`, `_value` and how callbacks are added are those of the kind of future."""
 
     __slots__ = ()
 
@@ -32,13 +31,8 @@ class Outcomes:
         def is_done(self) -> bool: ...
         def _error(self) -> BaseException | None: ...
         def _value(self) -> Any: ...
-        def _when_done(self, tell: Callable[[BaseException | None, Callable[[], Any]], None]) -> None: ...
-
-    def _ends(self, error: BaseException) -> bool:
-        """Is that which a callback raised done with? Else it is raised."""
-        if isinstance(error, Exception):
-            log.exception("a callback of a future failed")
-        return isinstance(error, Exception)
+        def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self: ...
+        def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self: ...
 
     @property
     def value(self) -> Any:
@@ -62,14 +56,6 @@ class Outcomes:
         """Did it fail with what may be tried again?"""
         return bool(getattr(self.exception, "retriable", False))
 
-    def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call f(*args, value, **kwargs) when there is a value."""
-        return self._add(True, f, args, kwargs)
-
-    def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
-        """Call f(*args, exception, **kwargs) when it fails."""
-        return self._add(False, f, args, kwargs)
-
     def add_both(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
         """Call f(*args, value or exception, **kwargs) in either case."""
         return self.add_callback(f, *args, **kwargs).add_errback(f, *args, **kwargs)
@@ -79,23 +65,6 @@ class Outcomes:
         if not isinstance(future, Future):
             raise WrongTypeError(f"future={future!r}: must be a Future")
         return self.add_callback(future.success).add_errback(future.failure)
-
-    def _add(self, good: bool, f: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
-        if not callable(f):
-            raise WrongTypeError(f"f={f!r}: must be callable with {'the value' if good else 'the exception'}")
-        fn = partial(f, *args, **kwargs) if args or kwargs else f
-
-        def tell(error: BaseException | None, value: Callable[[], Any]) -> None:
-            if (error is None) is not good:
-                return
-            try:
-                fn(value() if good else error)
-            except BaseException as exc:
-                if not self._ends(exc):
-                    raise
-
-        self._when_done(tell)
-        return self
 
 
 class Future(Outcomes, metaclass=abc.ABCMeta):
@@ -130,8 +99,31 @@ class Future(Outcomes, metaclass=abc.ABCMeta):
     def _value(self) -> Any:
         return self._outcome.result(0)
 
-    def _when_done(self, tell: Callable[[BaseException | None, Callable[[], Any]], None]) -> None:
-        self._outcome.add_done_callback(lambda _: tell(self._error(), self._value))
+    def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, value, **kwargs) when there is a value."""
+        return self._add(True, f, args, kwargs)
+
+    def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, exception, **kwargs) when it fails."""
+        return self._add(False, f, args, kwargs)
+
+    def _add(self, good: bool, f: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        if not callable(f):
+            raise WrongTypeError(f"f={f!r}: must be callable with {'the value' if good else 'the exception'}")
+        fn = partial(f, *args, **kwargs) if args or kwargs else f
+
+        def tell(_: Any) -> None:
+            error = self._error()
+            if (error is None) is not good:
+                return
+            try:
+                fn(self._value() if good else error)
+            except BaseException as exc:
+                if not self._ends(exc):
+                    raise
+
+        self._outcome.add_done_callback(tell)
+        return self
 
     def get(self, timeout: float | None = None) -> Any:
         """The value, when it is there. Raises the exception, or KafkaTimeoutError after timeout seconds; None waits as long as it takes."""

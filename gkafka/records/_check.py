@@ -37,6 +37,38 @@ def check_record(topic: str, value: Any, key: Any = None, headers: Any = None) -
     return _payload("value", value, topic), _payload("key", key, topic), _headers(headers, topic)
 
 
+def plain(data: Any) -> Any:
+    """What is bytes-like, as bytes. Raises nothing: what is not stays what it is, and `check_record` says why."""
+    if data is None or type(data) is bytes:
+        return data
+    try:
+        return bytes(memoryview(data))
+    except (TypeError, ValueError, BufferError):
+        return data
+
+
+def plain_topic(topic: Any) -> Any:
+    """The same for a topic's name, as a str."""
+    if type(topic) is str:
+        return topic
+    try:
+        return str.__str__(topic) if isinstance(topic, str) else topic.decode() if isinstance(topic, bytes) else topic
+    except UnicodeDecodeError:
+        return topic
+
+
+def plain_headers(headers: Any) -> Any:
+    """The same for headers, as a list of pairs."""
+    return [_plain_header(pair) for pair in headers] if isinstance(headers, (list, tuple)) else headers
+
+
+def _plain_header(pair: Any) -> Any:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        return pair
+    name, value = pair
+    return str.__str__(name) if isinstance(name, str) else name, plain(value)
+
+
 def _payload(what: str, data: Any, topic: str) -> bytes | None:
     if data is None or type(data) is bytes:
         return data

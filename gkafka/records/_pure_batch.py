@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter, itemgetter
@@ -23,7 +24,7 @@ from gkafka.records.compression import compress, decompress
 if TYPE_CHECKING:
     from gkafka.records._pure_write import Appender
 
-__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery"]
+__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery", "call_back"]
 
 FULL, BIG, ODD = -1, -2, -3  # why a record was not appended: see Batch._put
 RUN_BYTES = 16
@@ -51,6 +52,7 @@ class Batch:
         "_capacity",
         "_codec",
         "_cursor",
+        "_hooks",
         "_last_timestamp",
         "_limit",
         "_lock",
@@ -96,6 +98,7 @@ class Batch:
     waits: Any
     error: BaseException | None
     persisted: str | None
+    _hooks: tuple[Callable[[Any], object], ...] | None  # called for each of its records, before its own callbacks
 
     def __init__(self) -> None:
         raise TypeError("a Batch is made by Appender.open()")
@@ -104,6 +107,7 @@ class Batch:
         self._start(topic, partition, appender.owner, created, appender._lock or nullcontext(), appender._pool)
         self._memory: Memory | None = Memory(HEADER_BYTES, appender._pool, capacity)
         self._capacity, self._limit = capacity, limit
+        self._hooks = appender.hooks
 
     def _start(self, topic: str, partition: int, owner: Any, created: float, lock: AbstractContextManager[Any], pool: Pool) -> None:
         self.topic, self.partition, self.owner, self.created, self._lock, self._pool = topic, partition, owner, created, lock, pool
@@ -120,6 +124,7 @@ class Batch:
         self._run_timestamps: list[int] = []
         self._run_room = self._run_charge = 0
         self._callbacks: list[tuple[int, Callable[[Any], object]]] | None = None
+        self._hooks = None
         self._codec, self._magic = 0, 2
         self._plain: Any = None  # what a compressed wire holds, once somebody asked: bytes, or rows of a message set
         self._at = self._cursor = 0  # where record number `cursor` stands, counted from the first record
@@ -270,6 +275,7 @@ class Batch:
         part = Batch.__new__(Batch)
         part._start(self.topic, self.partition, self.owner, self.created, self._lock, self._pool)
         part.parent, part.first = self.parent or self, self.first + cut.first
+        part._hooks = self._hooks
         with self._lock:
             self._pool.charge(cut.size + cut.turns * RUN_BYTES)
         part._memory = Memory(HEADER_BYTES, self._pool, cut.size)
@@ -501,6 +507,9 @@ class Batch:
         self._close()
         self.owner = None  # nobody waits any more, and a delivery that is kept does not keep its producer
         callbacks, self._callbacks = self._callbacks or [], None
+        hooks, self._hooks = self._hooks or (), None
+        if hooks:
+            callbacks = [(self.first + i, fn) for i in range(self.count) for fn in hooks] + callbacks
         callbacks.sort(key=itemgetter(0))
         parent, self.parent = self.parent, None
         if parent is not None:
@@ -513,6 +522,18 @@ class Batch:
         if not self._unfinished:
             self.done = True
             self.owner = None
+
+
+def call_back(whole: Batch, callbacks: deque[tuple[int, Callable[[Any], object]]], clock: Callable[[], float], until: float) -> None:
+    """Call the callbacks, (index, fn) each, in the order of this deque, until that time of the clock; one leaves it when it has been called. One that
+    raises stays in front, and what it raised is raised.
+    """
+    while callbacks:
+        index, fn = callbacks[0]
+        fn(Delivery(whole, index))
+        callbacks.popleft()
+        if clock() >= until:
+            return
 
 
 def part_of(parts: list[Batch], index: int) -> Batch:

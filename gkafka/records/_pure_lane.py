@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from time import time_ns
 from typing import Any
 
+from gkafka.records._check import plain
 from gkafka.records._pure_batch import Delivery
 from gkafka.records._pure_write import Appender
 
@@ -50,6 +51,7 @@ class Lane:
                 appender._left = appender._every
                 appender.owner.checkpoint()
             appender._left -= 1
+        message = plain(message)
         if not ids or not self._takes():
             return self.owner.produce_slow(message, partition_key, timestamp)
         chose: tuple[Any, ...] = ()

@@ -6,7 +6,9 @@ A record is decoded when `Records.take` reaches it, in one straight line of code
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 from gkafka import common
@@ -82,8 +84,16 @@ class BatchHeader:
 TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
-def scan(buffer: AnyBuffer, *, topic: str | None = None, partition: int | None = None, strict: bool = False) -> list[BatchHeader]:
-    """The headers of the whole batches in a fetched buffer. The tail that a broker cuts off is left out.
+def scan(
+    buffer: AnyBuffer,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    strict: bool = False,
+    start: int = 0,
+    most: int = sys.maxsize,
+) -> list[BatchHeader]:
+    """The headers of the whole batches in a fetched buffer, `most` at most, from the byte `start` on. The tail that a broker cuts off is left out.
 
     Where no batch can begin, what stands before is returned if there is any: the next scan, from there, raises. So a good
     batch is always handed out before the error of a bad one. strict: raise at once, also for a cut tail.
@@ -91,8 +101,8 @@ def scan(buffer: AnyBuffer, *, topic: str | None = None, partition: int | None =
     """
     data = memoryview(buffer).cast("B")
     headers: list[BatchHeader] = []
-    pos, size = 0, len(data)
-    while pos < size:
+    pos, size = start, len(data)
+    while pos < size and len(headers) < most:
         header = read_header(data, pos, size)
         if header is None:
             why = explain_entry(data, pos, whole=True) if strict or not is_cut(data, pos, size) else None
@@ -339,6 +349,10 @@ class Row(Message):
         """Bytes of the headers, -1 for none."""
         return _rows.header_size(self.headers)
 
+    def with_values(self, key: Any, value: Any) -> _rows.ConsumerRecord:
+        """It as a tuple, with a key and a value that may be deserialized."""
+        return _rows.row_of(self, key, value)
+
     def __len__(self) -> int:
         return len(self._fields)
 
@@ -525,18 +539,40 @@ class Records:
         queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
         format 2 that were opened, and leaves the last record.
         """
+        return self._next_of(queue, None)
+
+    def peek(self, queue: Any) -> Message | None:
+        """The message that step() would give, with nothing moved."""
+        return self._next_of(queue, None, stay=True)
+
+    def step_to(self, queue: Any, offset: int) -> bool:
+        """step(), if its message is that of this offset. False: it is not."""
+        return self._next_of(queue, offset) is not None
+
+    def steps(self, queue: Any, most: int, max_bytes: int) -> list[Message]:
+        """The messages of so many step()s. None of them if the batch has no more than that, or if what is left of it may be more than max_bytes, as
+        take() counts.
+        """
+        messages: list[Message] = []
+        if self._cursor is None or self.remaining <= most or self._cursor.size + most * MESSAGE_BYTES > max_bytes:
+            return messages
+        while len(messages) < most and (message := self._next_of(queue, None)) is not None:
+            messages.append(message)
+        return messages
+
+    def _next_of(self, queue: Any, only: int | None, *, stay: bool = False) -> Message | None:
         cursor, position = self._cursor, queue.position
         if cursor is None or cursor.left < 2 or self._header.magic != 2:
             return None
         if queue.reader is not self or position.epoch != queue.epoch or position.paused:
             return None
-        messages: list[Message] = []
-        error = cursor.read(self._message_class, self._shared, 1, self._min_offset, messages.append, UNBOUNDED, 1)
-        if error is not None:
-            self._fail(error)  # take() tells
-        if not messages:
-            return None
-        self._next_offset = position.consumed = messages[0].offset + 1
+        ahead, messages = copy(cursor), list[Message]()
+        error = ahead.read(self._message_class, self._shared, 1, self._min_offset, messages.append, UNBOUNDED, 1)
+        if error is not None or not messages or not ahead.left or (only is not None and messages[0].offset != only):
+            return None  # take() tells
+        if not stay:
+            self._cursor = ahead
+            self._next_offset = position.consumed = messages[0].offset + 1
         return messages[0]
 
     def _open(self, data: memoryview | None) -> Cursor:

@@ -22,10 +22,13 @@ from gkafka.records._check import (
     check_sizes,
     check_timestamp,
     nothing_to_send,
+    plain,
+    plain_headers,
+    plain_topic,
     record_size,
     too_large,
 )
-from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery
+from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery, call_back
 from gkafka.records._pure_memory import Budget, Pool, live_buffers, murmur2
 from gkafka.records._results import Record, RecordMetadata, run_callback
 
@@ -36,6 +39,7 @@ __all__ = [
     "Delivery",
     "Record",
     "RecordMetadata",
+    "call_back",
     "check_record",
     "live_buffers",
     "murmur2",
@@ -92,6 +96,7 @@ class Appender:
         self.max_record_bytes = max_record_bytes
         self.initial_bytes = min(initial_bytes, batch_bytes, buffer_bytes)
         self.fast = True
+        self.hooks: tuple[Callable[[Any], object], ...] | None = None  # called for each record that has an outcome; None: nothing is
         self._future_class: type[Delivery] = Delivery
         self._refused: Callable[[KafkaException], Any] | None = None
         self.crc32 = False  # choose by CRC-32 of the key in place of murmur2; an empty key is none then
@@ -112,6 +117,7 @@ class Appender:
                 self._left = self._every
                 self.owner.checkpoint()
             self._left -= 1
+        topic, value, key, pairs = plain_topic(topic), plain(value), plain(key), plain_headers(headers)
         found = self._topics.get(topic) if type(topic) is str else None
         if found is None or not self.fast or os.getpid() != self._pid:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
@@ -121,10 +127,10 @@ class Appender:
         if batch is None or not 0 <= stamp < 1 << 63:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         if self._lock is None:
-            index = batch._put(value, key, headers, stamp, self.max_record_bytes)
+            index = batch._put(value, key, pairs, stamp, self.max_record_bytes)
         else:
             with self._lock:
-                index = batch._put(value, key, headers, stamp, self.max_record_bytes)
+                index = batch._put(value, key, pairs, stamp, self.max_record_bytes)
         if index < 0:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         return Delivery(batch, index)

@@ -2,12 +2,15 @@
 """The compiled half of `gkafka.records`: the same names, results and errors as `gkafka.records._pure`.
 
 This file holds what reading and writing share; `_speed_headers.pxi`, `_speed_message.pxi`, `_speed_lz4.pxi` and `_speed_read.pxi` read
-batches, `_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes them.
+batches, `_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes them, `_speed_run.pxi` hands them out one by one.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
 
 cdef extern from "_crc.h" nogil:
     void gkafka_crc_init() noexcept
@@ -81,3 +84,4 @@ include "_speed_lz4.pxi"
 include "_speed_read.pxi"
 include "_speed_columns.pxi"
 include "_speed_write.pxi"
+include "_speed_run.pxi"

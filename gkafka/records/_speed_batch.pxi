@@ -8,7 +8,7 @@ cdef enum Put:
 
 
 # -- a batch -----------------------------------------------------------------------------------------------------------
-cdef struct Run:
+cdef struct StampRun:
     int64_t first  # index of the first record that has this timestamp
     int64_t timestamp
 
@@ -48,9 +48,10 @@ cdef class Batch:
     cdef unsigned char* data  # memory.data while open
     cdef Py_ssize_t capacity, limit  # both 0 as soon as nothing more may be appended
     cdef int64_t last_timestamp
-    cdef Run* runs  # where the timestamp changes; none while all have base_timestamp
+    cdef StampRun* runs  # where the timestamp changes; none while all have base_timestamp
     cdef Py_ssize_t run_count, run_room, run_charge
     cdef list callbacks
+    cdef tuple hooks  # called for each of its records, before its own callbacks
     cdef int codec, magic
     cdef bint sealing
     cdef bint apart  # its memory is its own
@@ -234,18 +235,19 @@ cdef class Batch:
         part.topic = self.topic
         part.partition = self.partition
         part.created = self.created
+        part.hooks = self.hooks
         part.parent = whole
         part.first = self.first + first
         part.data = part.memory.data
         part.capacity = part.limit = size
         part.size = HEADER
         if turns:
-            part.runs = <Run*> malloc(turns * sizeof(Run))
+            part.runs = <StampRun*> malloc(turns * sizeof(StampRun))
             if part.runs == NULL:
                 raise MemoryError
-            self.pool.charge(turns * <Py_ssize_t> sizeof(Run))
+            self.pool.charge(turns * <Py_ssize_t> sizeof(StampRun))
             part.run_room = turns
-            part.run_charge = turns * <Py_ssize_t> sizeof(Run)
+            part.run_charge = turns * <Py_ssize_t> sizeof(StampRun)
         for topic, partition, key, value, headers, timestamp in rows:
             put = _put(part, value, key, headers, timestamp, 1 << 30)
             assert put == DONE, put
@@ -383,16 +385,16 @@ cdef class Batch:
 
     cdef bint add_run(self, int64_t timestamp) noexcept:
         cdef Py_ssize_t room
-        cdef Run* runs
+        cdef StampRun* runs
         if self.run_count == self.run_room:
             room = self.run_room * 2 if self.run_room else 8
-            if not self.pool.reserve((room - self.run_room) * <Py_ssize_t> sizeof(Run)):
+            if not self.pool.reserve((room - self.run_room) * <Py_ssize_t> sizeof(StampRun)):
                 return False
-            runs = <Run*> realloc(self.runs, room * sizeof(Run))
+            runs = <StampRun*> realloc(self.runs, room * sizeof(StampRun))
             if runs == NULL:
-                self.pool.credit((room - self.run_room) * <Py_ssize_t> sizeof(Run))
+                self.pool.credit((room - self.run_room) * <Py_ssize_t> sizeof(StampRun))
                 return False
-            self.run_charge += (room - self.run_room) * <Py_ssize_t> sizeof(Run)
+            self.run_charge += (room - self.run_room) * <Py_ssize_t> sizeof(StampRun)
             self.runs = runs
             self.run_room = room
         self.runs[self.run_count].first = self.count
@@ -431,10 +433,22 @@ cdef class Batch:
         if self.parent is not None:
             self.parent.part_ended(self.error)
             self.parent = None
+        if self.hooks is not None:
+            return self.hooked(callbacks)
         if callbacks is None:
             return []
         callbacks.sort(key=_index_of)
         return callbacks
+
+    cdef list hooked(self, list callbacks):
+        """The hooks of each record in front of its own callbacks."""
+        cdef int i
+        cdef list all = [(self.first + i, fn) for i in range(self.count) for fn in self.hooks]
+        self.hooks = None
+        if callbacks is not None:
+            all += callbacks
+            all.sort(key=_index_of)
+        return all
 
     cdef void part_ended(self, object error) noexcept:
         self.unfinished -= 1
@@ -443,6 +457,18 @@ cdef class Batch:
         if not self.unfinished:
             self.done = True
             self.owner = None
+
+
+def call_back(Batch whole not None, callbacks, clock, double until):
+    """Call the callbacks, (index, fn) each, in the order of this deque, until that time of the clock; one leaves it when it has been called. One that
+    raises stays in front, and what it raised is raised.
+    """
+    while callbacks:
+        index, fn = callbacks[0]
+        fn(delivery_of(Delivery, whole, index))
+        callbacks.popleft()
+        if clock() >= until:
+            return
 
 
 cdef Batch part_of(list parts, int index):
@@ -716,13 +742,16 @@ cdef class Delivery:
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        # Made before the look at the batch: making objects may have garbage collected, and so let another thread run, which ends the batch.
+        cdef tuple entry = (self.index, fn)
+        cdef list alone = [entry]
         cdef Batch batch = self.of_this_process()
         if batch.done:
             run_callback(fn, self)
         elif batch.callbacks is None:
-            batch.callbacks = [(self.index, fn)]
+            batch.callbacks = alone
         else:
-            batch.callbacks.append((self.index, fn))
+            batch.callbacks.append(entry)
 
     def __eq__(self, other):
         return isinstance(other, Delivery) and self.batch is (<Delivery> other).batch and self.index == (<Delivery> other).index

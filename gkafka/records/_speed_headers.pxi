@@ -252,8 +252,8 @@ cdef inline BatchHeader header_of(const Head* head):
     return header
 
 
-def scan(buffer, *, topic=None, partition=None, bint strict=False):
-    """The headers of the whole batches in a fetched buffer. The tail that a broker cuts off is left out.
+def scan(buffer, *, topic=None, partition=None, bint strict=False, Py_ssize_t start=0, Py_ssize_t most=PY_SSIZE_T_MAX):
+    """The headers of the whole batches in a fetched buffer, `most` at most, from the byte `start` on. The tail that a broker cuts off is left out.
 
     Where no batch can begin, what stands before is returned if there is any: the next scan, from there, raises. So a good
     batch is always handed out before the error of a bad one. strict: raise at once, also for a cut tail.
@@ -261,10 +261,10 @@ def scan(buffer, *, topic=None, partition=None, bint strict=False):
     """
     cdef object view = bytes_view(buffer)
     cdef bytes_at data = address_of(view)
-    cdef Py_ssize_t pos = 0, size = size_of(view)
+    cdef Py_ssize_t pos = max(start, 0), size = size_of(view)
     cdef list headers = []
     cdef Head head
-    while pos < size:
+    while pos < size and len(headers) < most:
         if not read_head(data, pos, size, &head):
             if strict or not (headers or is_cut(data, pos, size)):
                 raise bad_entry(view, pos, topic, partition)

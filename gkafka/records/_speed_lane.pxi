@@ -79,6 +79,8 @@ cdef class Lane:
         cdef Py_ssize_t number
         cdef int64_t stamp
         cdef int overflow = 0
+        if message is not None and not PyBytes_CheckExact(message):
+            message = plain(message)
         if appender.every:
             if not appender.left:
                 appender.left = appender.every

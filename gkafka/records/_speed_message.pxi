@@ -315,6 +315,9 @@ cdef class Message:
         return f"<{type(self).__name__} {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
 
 
+cdef object tuple_new = tuple.__new__
+
+
 @cython.no_gc
 @cython.collection_type("sequence")
 cdef class Row(Message):
@@ -362,6 +365,27 @@ cdef class Row(Message):
     def serialized_header_size(self):
         """Bytes of the headers, -1 for none."""
         return _rows.header_size(self.headers)
+
+    def with_values(self, key, value):
+        """It as a tuple, with a key and a value that may be deserialized."""
+        cdef object headers = self.headers
+        return tuple_new(
+            _rows.ConsumerRecord,
+            (
+                self.topic,
+                self.partition,
+                self.offset,
+                self.timestamp,
+                self.timestamp_type,
+                key,
+                value,
+                headers,
+                None,
+                self.key_size,
+                self.value_size,
+                _rows.header_size(headers) if headers else -1,
+            ),
+        )
 
     def __len__(self):
         return len(self._fields)

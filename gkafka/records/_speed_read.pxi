@@ -184,26 +184,58 @@ cdef class Records:
         queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
         format 2 that were opened, and leaves the last record.
         """
+        return self.next_of(queue, False, -1)
+
+    def peek(self, queue not None):
+        """The message that step() would give, with nothing moved."""
+        return self.next_of(queue, True, -1)
+
+    def step_to(self, queue not None, int64_t offset):
+        """step(), if its message is that of this offset. False: it is not."""
+        return self.next_of(queue, False, offset) is not None
+
+    def steps(self, queue not None, Py_ssize_t most, int64_t max_bytes):
+        """The messages of so many step()s. None of them if the batch has no more than that, or if what is left of it may be more than max_bytes, as
+        take() counts.
+        """
+        cdef list messages = []
+        cdef Message message
+        if self.remaining <= most or self.limit - self.at + most * MESSAGE_BYTES > max_bytes:
+            return messages
+        while len(messages) < most:
+            message = self.next_of(queue, False, -1)
+            if message is None:
+                break
+            messages.append(message)
+        return messages
+
+    cdef Message next_of(self, queue, bint stay, int64_t only):
         cdef Message message = new_message(self.message_class)  # the only thing in here that may let others run
         cdef object position = queue.position
         cdef RecordAt r
+        cdef bytes_at at = self.at
+        cdef int64_t previous = self.previous
+        cdef int32_t left = self.left
         if self.taking or self.source is None or self.head.magic != 2:
             return None
         if queue.reader is not self or position.epoch != queue.epoch or position.paused:
             return None
-        while self.left > 1:
+        while left > 1:
             if not read_record(
-                self.at, self.limit, self.head.base_timestamp, <int32_t> self.previous,
-                <int32_t> (self.head.last_offset - self.head.base_offset), &r,
+                at, self.limit, self.head.base_timestamp, <int32_t> previous, <int32_t> (self.head.last_offset - self.head.base_offset), &r
             ):
                 return None  # take() tells
-            self.at = r.end
-            self.left -= 1
-            self.previous = r.offset
+            at = r.end
+            left -= 1
+            previous = r.offset
             if self.base + r.offset >= self.min_offset:
+                if only >= 0 and self.base + r.offset != only:
+                    return None
                 fill(message, self.source, &r, self.base, self.head.max_timestamp if self.head.log_append_time else r.timestamp)
-                self.next_offset = message.offset + 1
-                position.consumed = self.next_offset
+                if not stay:
+                    self.at, self.left, self.previous = at, left, previous
+                    self.next_offset = message.offset + 1
+                    position.consumed = self.next_offset
                 return message
         return None
 

@@ -8,6 +8,7 @@
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
@@ -23,6 +24,48 @@ from gkafka.records.compression import compress, decompress
 
 include "_speed_memory.pxi"
 include "_speed_batch.pxi"
+
+
+# -- what is not exactly of the types that are appended, and may be -----------------------------------------------------
+# None of it raises: what cannot be taken stays what it is, and the slow way of a record says why.
+cdef inline bint is_plain(topic, value, key) noexcept:
+    return (
+        PyUnicode_CheckExact(topic)
+        and (value is None or PyBytes_CheckExact(value))
+        and (key is None or PyBytes_CheckExact(key))
+    )
+
+
+cdef object plain(data):
+    """What is bytes-like, as bytes."""
+    if data is None or PyBytes_CheckExact(data) or not PyObject_CheckBuffer(data):
+        return data
+    try:
+        return bytes(memoryview(data))
+    except (TypeError, ValueError, BufferError):
+        return data
+
+
+cdef object plain_topic(topic):
+    if PyUnicode_CheckExact(topic):
+        return topic
+    if isinstance(topic, str):
+        return str.__str__(topic)
+    try:
+        return topic.decode() if isinstance(topic, bytes) else topic
+    except UnicodeDecodeError:
+        return topic
+
+
+cdef object plain_headers(headers):
+    return [plain_header(pair) for pair in headers] if isinstance(headers, (list, tuple)) else headers
+
+
+cdef object plain_header(pair):
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        return pair
+    name, value = pair
+    return str.__str__(name) if isinstance(name, str) else name, plain(value)
 
 
 # -- from a topic to its open batch --------------------------------------------------------------------------------------
@@ -65,6 +108,7 @@ cdef class Appender:
     cdef long forks
     cdef _Pool pool
     cdef dict topics
+    cdef public tuple hooks  # called for each record that has an outcome; None: nothing is
     cdef type future_class
     cdef object refused
     cdef object last_name  # the str object that was looked up last, and what it led to
@@ -99,7 +143,12 @@ cdef class Appender:
 
         partition None: by murmur2 of the key (or `crc32`), without a key the topic's sticky one. timestamp: ms, None for now.
         """
-        cdef Batch batch = self.append_fast(topic, value, key, partition, timestamp, headers)
+        cdef Batch batch
+        if not is_plain(topic, value, key):
+            topic, value, key = plain_topic(topic), plain(value), plain(key)
+        batch = self.append_fast(topic, value, key, partition, timestamp, headers)
+        if batch is None and headers is not None:
+            batch = self.append_fast(topic, value, key, partition, timestamp, plain_headers(headers))
         if batch is None:
             return self.owner.produce_slow(topic, value, key, partition, timestamp, headers)
         return new_delivery(batch)
@@ -110,7 +159,11 @@ cdef class Appender:
         cdef Delivery delivery
         if value is None and key is None:
             raise nothing_to_send(topic)
+        if not is_plain(topic, value, key):
+            topic, value, key = plain_topic(topic), plain(value), plain(key)
         batch = self.append_fast(topic, value, key, partition, timestamp_ms, headers)
+        if batch is None and headers is not None:
+            batch = self.append_fast(topic, value, key, partition, timestamp_ms, plain_headers(headers))
         if batch is not None:
             return delivery_of(self.future_class, batch, batch.count - 1)
         try:
@@ -293,6 +346,7 @@ cdef class Appender:
         batch.topic = topic
         batch.partition = partition
         batch.created = created
+        batch.hooks = self.hooks
         batch.data = batch.memory.data
         batch.capacity = start
         batch.limit = max(start, found.limit)

@@ -105,8 +105,12 @@ class Rig:
         return self.take(asked, response, None)
 
     def take(self, asked: Asked, response: FetchResponse | None, error: KafkaException | None) -> list[Fetched]:
-        batches, errors, self.stale = self.fetcher.on_fetched(asked, response, error, self.now)
-        self.errors += errors
+        batches: list[Fetched] = []
+        self.stale = False
+        for taken in self.fetcher.on_fetched(asked, response, error, self.now):
+            batches += taken.batches
+            self.errors += taken.errors
+            self.stale |= taken.stale
         return batches
 
     def round(self, data: Any, **about: Any) -> list[Fetched]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -176,6 +177,56 @@ def test_an_answer_is_split_into_batches_and_the_position_is_behind_the_last() -
     assert rig[0].fetch_offset == 5
     assert rig[0].consumed == 0, "what is fetched is not consumed"
     assert rig[0].high_watermark == 1000
+
+
+def sliced(rig: Rig, asked: Asked, parts: dict[int, bytes]) -> Iterator[list[tuple[int, int]]]:
+    """An answer as it is taken in, slice by slice: the partition and first offset of each batch."""
+    rows = [data(partition, content) for partition, content in parts.items()]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=rows)])
+    for taken in rig.fetcher.on_fetched(asked, response, None, rig.now):
+        yield [(fetched.position.tp.partition, fetched.header.base_offset) for fetched in taken.batches]
+
+
+def five_batches() -> bytes:
+    return b"".join(values(1, base_offset=offset) for offset in range(5))
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkafka.core.fetcher.SLICE", 3)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_a_large_answer_is_taken_in_by_slices_and_the_broker_is_asked_again_behind_the_last() -> None:
+    rig = Rig({0: 1, 1: 1})
+    found = []
+    for batches in sliced(rig, rig.ask(), {0: five_batches(), 1: five_batches()}):
+        found.append(batches)
+        assert len(batches) < 6
+        assert (rig.asked() == []) == (len(found) < 3)
+    assert [one for batches in found for one in batches] == [(p, offset) for p in (0, 1) for offset in range(5)]
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_what_becomes_void_between_two_slices_is_left_out() -> None:
+    rig = Rig({0: 1, 1: 1, 2: 1})
+    slices = sliced(rig, rig.ask(), dict.fromkeys(range(3), five_batches()))
+    assert next(slices) == [(0, 0), (0, 1), (0, 2)]
+    rig[0].seek(1)
+    del rig.fetcher.positions[tp(1)]
+    assert [one for batches in slices for one in batches] == [(2, offset) for offset in range(5)]
+    assert rig[0].fetch_offset == 1
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_an_answer_of_which_somebody_has_hung_up_ends() -> None:
+    rig = Rig()
+    slices = sliced(rig, rig.ask(), {0: five_batches()})
+    next(slices)
+    rig.fetcher.forget_requests()
+    assert list(slices) == []
+    assert rig[0].fetch_offset == 3
+    assert not rig[0].in_flight
 
 
 def test_an_empty_answer_changes_nothing() -> None:

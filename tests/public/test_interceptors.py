@@ -144,11 +144,6 @@ def test_what_is_no_interceptor_is_told(client: KafkaClient, wrong: Any) -> None
     assert "interceptors" in str(error)
 
 
-def test_without_interceptors_the_fast_path_is_as_it_was(client: KafkaClient) -> None:
-    assert client.get_producer(interceptors=())._appender.fast
-    assert not client.get_producer(interceptors=[Noting()])._appender.fast
-
-
 # -- statistics ------------------------------------------------------------------------------------------------------------
 def documented() -> dict[str, set[str]]:
     page = (Path(__file__).resolve().parent.parent.parent / "docs" / "statistics.md").read_text()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,18 +148,31 @@ def test_what_is_in_the_loop_is_not_finished(connect: Any, make_cluster: Any) ->
     assert cluster.committed("g")["t", 0].offset == 4
 
 
-def test_who_takes_a_partition_away_finds_what_is_just_handed_out(connect: Any, make_cluster: Any) -> None:
+def test_who_takes_a_partition_away_finds_what_is_just_handed_out(connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts before the step, wherever that is seen: here by whom the position asks."""
     client = connect(make_cluster())
     fill(client, numbers(3))
     consumer = client.get_consumer("t", "g", **QUICK, auto_offset_reset="earliest")
     engine = consumer._engine
     assert read(consumer, 1)
-    engine.take_next()  # from here on in a run
+    queue = engine.run.queue
     seen: list[int] = []
     before = engine.hand_outs
-    engine._reading = SimpleNamespace(reader=SimpleNamespace(step=lambda reading: seen.append(engine.hand_outs)))  # type: ignore[assignment]
-    engine.take_next()
-    assert seen == [before + 1]
+
+    class Position:
+        """Of the queue, which the step asks whether it is paused."""
+
+        def __getattr__(self, name: str) -> Any:
+            seen.append(engine.hand_outs)
+            return getattr(position, name)
+
+    position = queue.position
+    queue.position = Position()
+    try:
+        consumer.next_ready()
+    finally:
+        queue.position = position
+    assert set(seen) == {before + 1}
 
 
 def test_a_group_that_changes_hands_over_in_the_middle_of_a_loop(connect: Any, make_cluster: Any) -> None:

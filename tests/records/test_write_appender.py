@@ -70,7 +70,6 @@ def test_a_topic_is_known_by_value_and_not_by_object(impl: Any) -> None:
     "record",
     [
         ("unknown", b"v", None, 0, None, None),
-        (b"t", b"v", None, 0, None, None),
         (None, b"v", None, 0, None, None),
         (["t"], b"v", None, 0, None, None),
         ("t", "v", None, 0, None, None),
@@ -88,9 +87,7 @@ def test_a_topic_is_known_by_value_and_not_by_object(impl: Any) -> None:
         ("t", b"v", None, 0, 1 << 63, None),
         ("t", b"v", None, 0, 1.5, None),
         ("t", b"v", None, 0, None, {"a": b"b"}),
-        ("t", b"v", None, 0, None, [["a", b"b"]]),
         ("t", b"v", None, 0, None, [("a", "b")]),
-        ("t", b"v", None, 0, None, [("a", bytearray(b"b"))]),
         ("t", b"v", None, 0, None, iter([("a", b"b")])),
         ("t", b"x" * 2000, None, 0, None, None),  # larger than one record may be
         ("t", None, b"x" * 2000, 0, None, None),
@@ -644,6 +641,6 @@ def test_keys_choose_by_crc32_where_the_owner_says_so(impl: Any) -> None:
     for key in (b"a", b"123456789", b"\xff" * 40):
         assert appender.produce("t", b"v", key).partition == zlib.crc32(key) % 4
     assert appender.produce("t", b"v", b"").partition == appender.produce("t", b"v").partition == 2, "the sticky one"
-    assert appender.produce("t", b"v", bytearray(b"a")) is SLOW
+    assert appender.produce("t", b"v", bytearray(b"a")).partition == zlib.crc32(b"a") % 4
     appender.drop_topic("t")
     assert appender.produce("t", b"v", b"a") is SLOW

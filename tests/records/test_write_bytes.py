@@ -385,16 +385,41 @@ class Bytes(bytes):
     pass
 
 
+class Text(str):
+    __slots__ = ()
+
+
 @pytest.mark.parametrize("value", [bytearray(b"v"), memoryview(b"v"), memoryview(b"-v-")[1:2], Bytes(b"v")], ids=lambda v: type(v).__name__)
-def test_bytes_like_values_go_the_slow_way_and_are_appended(impl: Any, value: Any) -> None:
+def test_what_is_bytes_like_goes_the_fast_way(impl: Any, value: Any) -> None:
     owner = Owner()
     appender = make_appender(impl, owner)
     batch = appender.open("t", 1, 1.0)
-    assert appender.produce("t", value, value, 1) is SLOW
-    assert appender.produce("t", b"", None, 1, None, [("h", value)]) is SLOW
-    assert len(owner.slow) == 2
+    appender.produce(b"t", value, value, 1, 5)
+    appender.produce(Text("t"), None, None, 1, 5, ([Text("h"), value],))
+    appender.send("t", value, value, [("h", value)], 1, 5)
     appender.append("t", 1, value, value, 5, [["h", value]])
-    assert batch.record(0) == ("t", 1, b"v", b"v", [("h", b"v")], 5)
+    assert owner.slow == []
+    assert batch.record(0) == ("t", 1, b"v", b"v", [], 5)
+    assert batch.record(1) == ("t", 1, None, None, [("h", b"v")], 5)
+    assert batch.record(2) == batch.record(3) == ("t", 1, b"v", b"v", [("h", b"v")], 5)
+
+
+def test_keys_that_are_bytes_like_choose_as_bytes_do(impl: Any) -> None:
+    appender = make_appender(impl)
+    for partition in range(4):
+        appender.open("t", partition, 1.0)
+    assert appender.produce("t", b"v", bytearray(b"key")).partition == appender.produce("t", b"v", b"key").partition
+
+
+def test_a_view_that_was_released_goes_to_the_owner_who_says_so(impl: Any) -> None:
+    owner = Owner()
+    appender = make_appender(impl, owner)
+    batch = appender.open("t", 1, 1.0)
+    released = memoryview(b"v")
+    released.release()
+    assert appender.produce("t", released, None, 1) is SLOW
+    assert appender.produce(b"\xff", b"v", None, 1) is SLOW
+    assert batch.count == 0
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_many_threads_never_pass_the_limit(impl: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [("text",), (bytearray(b"v"),), (b"v", "key"), (b"v", None, "now"), (b"v", None, -1), (b"v", None, 1 << 70), (b"x" * 20000,)]
+    "record", [("text",), (b"v", "key"), (b"v", None, "now"), (b"v", None, -1), (b"v", None, 1 << 70), (b"x" * 20000,)]
 )
 def test_what_is_not_plain_goes_to_the_owner_and_is_not_counted(impl: Any, record: tuple[Any, ...]) -> None:
     lane = make_lane(impl)

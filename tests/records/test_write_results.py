@@ -8,6 +8,7 @@ import logging
 import pickle
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import pytest
@@ -151,6 +152,42 @@ def test_callbacks_come_back_in_the_order_of_the_records(impl: Any) -> None:
     for index, name in ((3, "a"), (0, "b"), (3, "c"), (4, "d"), (0, "e")):
         impl.Delivery(batch, index).add_done_callback(fns[name])
     assert batch.complete(1) == [(0, fns["b"]), (0, fns["e"]), (3, fns["a"]), (3, fns["c"]), (4, fns["d"])]
+
+
+def test_hooks_of_the_appender_come_before_a_records_own_callbacks(impl: Any) -> None:
+    appender = make_appender(impl)
+    hooks = (lambda d: 1, lambda d: 2)
+    appender.hooks = hooks
+    batch = fill(impl, some_rows(3), appender=appender)
+    appender.hooks = None
+    own = lambda d: 3  # noqa: E731
+    impl.Delivery(batch, 1).add_done_callback(own)
+    first, second = hooks
+    assert batch.complete(1) == [(0, first), (0, second), (1, first), (1, second), (1, own), (2, first), (2, second)]
+    assert batch.complete(1) == []
+    assert fill(impl, some_rows(3), appender=appender).complete(1) == [], "those of batches that were open go on with them"
+
+
+def test_callbacks_are_called_until_their_time_is_over_and_one_that_raises_stays_in_front(impl: Any) -> None:
+    batch = delivered(impl, [5, 6, 7, 8])
+    called: list[int] = []
+
+    def bad(delivery: Any) -> None:
+        raise ValueError("bad")
+
+    def good(delivery: Any) -> None:
+        called.append(delivery.index)
+
+    left = deque([(0, good), (1, bad), (2, good), (3, good)])
+    with pytest.raises(ValueError, match="bad"):
+        impl.call_back(batch, left, lambda: 0.0, 1.0)
+    assert (called, left[0]) == ([0], (1, bad))
+    left.popleft()
+    impl.call_back(batch, left, lambda: 0.0, 0.0)
+    assert (called, list(left)) == ([0, 2], [(3, good)]), "one at least"
+    impl.call_back(batch, left, lambda: 0.0, 1.0)
+    impl.call_back(batch, left, lambda: 0.0, 1.0)
+    assert (called, list(left)) == ([0, 2, 3], [])
 
 
 def test_a_late_callback_runs_at_once(impl: Any) -> None:

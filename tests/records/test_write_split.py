@@ -176,6 +176,17 @@ def test_callbacks_end_with_the_part_of_their_record(impl: Any) -> None:
     assert isinstance(calls.pop(), ValueError), "one that comes later is called at once"
 
 
+def test_hooks_go_with_their_records(impl: Any) -> None:
+    appender = make_appender(impl, batch_bytes=1 << 16)
+    hook = lambda d: None  # noqa: E731
+    appender.hooks = (hook,)
+    batch = fill(impl, some_rows(4, headers=False), appender=appender)
+    parts = batch.split(batch.size // 2 + 40)
+    ends = [pair for part in parts for pair in part.complete(5)]
+    assert ends == [(index, hook) for index in range(4)]
+    assert batch.done
+
+
 def test_whoever_waits_for_a_record_waits_for_its_part(impl: Any) -> None:
     owner = Owner()
     appender = make_appender(impl, owner)

@@ -33,7 +33,7 @@ from gkafka.kafka.consumer.checks import (
     without_effect,
 )
 from gkafka.kafka.consumer.commits import Commits, offsets_of
-from gkafka.kafka.consumer.fetcher import Row, row_of
+from gkafka.kafka.consumer.fetcher import Row
 from gkafka.kafka.consumer.lookups import Lookups
 from gkafka.kafka.consumer.subscription_state import ConsumerRebalanceListener
 from gkafka.kafka.ending import Ending
@@ -141,7 +141,7 @@ class KafkaConsumer:
 
     def _prepared(self, consumer: Consumer) -> Consumer:
         double = "skip" if self.config["skip_double_compressed_messages"] else "leave"
-        consumer.hand_out(Row, self._key, self._value, row_of, double_compressed=double)
+        consumer.hand_out(Row, self._key, self._value, Row.with_values, double_compressed=double)
         consumer.tell_of_commits(self._commits.done)
         self._consumer = consumer
         return consumer

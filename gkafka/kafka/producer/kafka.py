@@ -19,7 +19,6 @@ from gkafka.exceptions import (
 )
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, flags
-from gkafka.kafka.cluster import ClusterMetadata
 from gkafka.kafka.ending import Ending
 from gkafka.kafka.errors import IllegalStateError, NothingToSend, UnknownTopicTimeoutError, UnusableCodecError, WrongTypeError
 from gkafka.kafka.future import Future
@@ -29,7 +28,7 @@ from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
 from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold, sizes
-from gkafka.kafka.producer.placing import Placing, Record, chooser
+from gkafka.kafka.producer.placing import Placing, chooser
 from gkafka.kafka.serializer import as_function
 from gkafka.logs import get_logger
 from gkafka.sasloptions import hide_secrets
@@ -110,7 +109,9 @@ class KafkaProducer:
             raise
         self._producer.answer_with(FutureRecordMetadata, self._refused, retold)
         self._producer.retry_what_was_not_sent()  # there it waits for its connection, and `retries` counts what was sent again
-        self._placing = Placing(*choosing, self._producer, ClusterMetadata(self._client.cluster.metadata)) if choosing is not None else None
+        self._placing = (
+            Placing(*choosing, self._producer, self._client.cluster.metadata, self.partitions_for) if choosing is not None else None
+        )
         self._metrics()  # from here on rates count
         self._reporters.look()
         self._closed = False
@@ -163,8 +164,8 @@ class KafkaProducer:
         if self._value is not None:
             value = self._value(topic, value)
         if self._placing is not None and partition is None and isinstance(key, (bytes, bytearray, memoryview, NoneType)):
-            record = Record(check_topic_name(topic), given_key, key, given_value, value)
-            future = self._placing.send(record, self.partitions_for(topic), headers, timestamp_ms)
+            name = topic if type(topic) is str else check_topic_name(topic)
+            future = self._placing.send(name, (given_key, key, given_value, value), headers, timestamp_ms)
         else:
             future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         if self._alone and isinstance(future, FutureRecordMetadata):

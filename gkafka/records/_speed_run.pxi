@@ -1,0 +1,69 @@
+# Records one by one from a batch that is open, the compiled half: the twin of `_pure_run.py`. Included by `_speed.pyx`.
+
+@cython.final
+cdef class Run:
+    """Hands out one by one what is left of an open batch, with no look at anything else, as long as it was allowed to.
+
+    queue: see `Records.step`. left: how many more it may give, 0 ends it; until: the time of the clock at which it is over. handed_out: how many records were
+    handed out by it and others, or were about to be; seen: that number when the application asked last, with which it is done. guard: for the Python twin; here a step is whole.
+    """
+
+    cdef public object queue
+    cdef public Py_ssize_t left
+    cdef public double until
+    cdef public long long handed_out, seen
+    cdef object clock
+    cdef long forks
+
+    def __init__(self, clock, guard=None):
+        self.clock = clock
+        self.forks = gkafka_forks
+
+    cdef Records reader(self):
+        """Of the batch that is read; None: something is to be looked at first."""
+        cdef object reader
+        if self.left <= 0 or self.queue is None or self.forks != gkafka_forks or self.clock() >= self.until:
+            return None
+        reader = self.queue.reader
+        return <Records> reader if type(reader) is Records else None
+
+    def next(self):
+        """The next message. None: there is none, or something is to be looked at that this does not ask for each of a million records."""
+        cdef Records reader = self.reader()
+        if reader is None:
+            return None
+        self.left -= 1
+        self.seen = self.handed_out
+        self.handed_out += 1  # before the step: who takes the partition away looks at it afterwards, and must find what was handed out
+        return reader.step(self.queue)
+
+    def several(self, Py_ssize_t most, long long max_bytes):
+        """The next ones, so many; none if there may be fewer, or more than max_bytes of them."""
+        cdef Records reader = self.reader()
+        cdef list messages
+        if reader is None:
+            return []
+        self.seen = self.handed_out
+        self.handed_out += 1
+        messages = reader.steps(self.queue, most, max_bytes)
+        self.left -= len(messages)
+        return messages
+
+    def peek(self):
+        """The same message, with nothing moved."""
+        cdef Records reader = self.reader()
+        if reader is None:
+            return None
+        self.seen = self.handed_out
+        return reader.peek(self.queue)
+
+    def take(self, Message message not None):
+        """Move behind what peek() has given. False: it is not the next one any more."""
+        cdef Records reader = self.reader()
+        if reader is None:
+            return False
+        self.handed_out += 1
+        if not reader.step_to(self.queue, message.offset):
+            return False
+        self.left -= 1
+        return True

@@ -1,0 +1,309 @@
+"""An option costs its own call: how many functions of ours a record enters on its way into an open batch, whatever is set.
+
+Counted, not timed: a record that leaves the one fast path enters twenty and more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import gkafka
+from gkafka import KafkaClient
+from gkafka.config import NativeConsumerConfig, ProducerConfig
+from gkafka.interceptors import ProducerInterceptor
+from gkafka.kafka import KafkaConsumer, KafkaProducer
+from gkafka.records import IMPLEMENTATION
+from gkafka.testing import MockCluster
+from tests.public.aids import Runner
+from tests.records.handmade import batch, record
+
+OURS = str(Path(gkafka.__file__).parent) + os.sep
+RECORDS = 1000
+SKIN = 3 if IMPLEMENTATION == "cython" else 47
+"""The same of the skins."""
+NATIVE = 2 if IMPLEMENTATION == "cython" else 36
+"""Functions of ours for each record of the native producer, the user's own not counted. The Python twin has no compiled append. With greenlets
+every fiftieth record or so has a look at the clock besides: less than one for each."""
+
+
+class Plain(ProducerInterceptor):
+    """One that changes nothing."""
+
+
+SEEN: dict[str, Any] = {
+    "key_serializer": lambda key: key,
+    "value_serializer": lambda value: value,
+    "partitioner": lambda partitions, key: partitions[-1],
+    "on_delivery": lambda delivery: None,
+    "interceptors": [Plain()],
+    "compression": "gzip",
+    "transactional_id": "t",
+}
+"""What the way of a record can see of the options, with a value that it must see."""
+UNSEEN = {
+    *("acks", "enable_idempotence", "linger_ms", "batch_bytes", "buffer_bytes", "max_block_ms", "delivery_timeout_ms"),
+    *("request_timeout_ms", "ack_timeout_ms", "retries", "retry_backoff_ms", "retry_backoff_max_ms", "max_request_bytes"),
+    *("max_in_flight", "compression_level", "transaction_timeout_ms", "on_fork", "exit_timeout_ms"),
+}
+"""What is looked at where a batch begins, ends, or is sent."""
+
+
+READ: dict[str, Any] = {
+    "key_deserializer": lambda key: key,
+    "value_deserializer": lambda value: value,
+    "on_deserialize_error": "skip",
+    "check_crcs": False,
+    "isolation_level": "read_uncommitted",
+    "auto_commit": True,
+    "consume_max_bytes": 1 << 20,
+    "queued_max_messages": 1,
+}
+"""What the way of a record can see of the options of a consumer, with a value that it must see."""
+UNREAD = {
+    *("fetch_message_max_bytes", "fetch_max_bytes", "fetch_min_bytes", "fetch_wait_max_ms", "fetch_error_backoff_ms", "queued_max_bytes"),
+    *("num_consumer_fetchers", "client_rack", "request_timeout_ms", "stall_warning_ms", "auto_offset_reset", "auto_commit_interval_ms"),
+    *("consume_timeout_ms", "dead_letter", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "assignors"),
+    *("group_protocol", "group_remote_assignor", "group_instance_id", "on_assigned", "on_revoked", "on_lost"),
+}
+"""What is looked at where a batch is fetched or opened, by the group, or where a record has failed."""
+
+
+def entered(call: Callable[[], object]) -> Counter[str]:
+    """The functions of ours that this thread enters in a call, each with how often."""
+    found: Counter[str] = Counter()
+
+    def look(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            found[f"{frame.f_code.co_filename.removeprefix(OURS)}:{frame.f_code.co_qualname}"] += 1
+
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def a_record(way: Callable[..., object], *given: Any, count: int = RECORDS) -> float:
+    """How many of them each of many records enters, on the average."""
+
+    def all_of_them() -> None:
+        for _ in range(count):
+            way(*given)
+
+    found = entered(all_of_them)
+    each = found.total() / RECORDS
+    print(each, found.most_common(8))  # shown where a test fails
+    return each
+
+
+@pytest.fixture
+def usual_topics() -> dict[str, int]:
+    return {"t": 2}
+
+
+def opened(client: KafkaClient, **options: Any) -> Any:
+    """A producer with room for all of it in the batch that is open."""
+    producer = client.get_producer(**{"linger_ms": 60_000, "delivery_timeout_ms": 600_000, "batch_bytes": 1 << 20, **options})
+    if "transactional_id" in options:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for _ in range(20):  # its last batches had room for little
+        producer.produce("t", b"first" * 100, b"key")
+        producer.produce("t", b"first" * 100, None, 0)
+    return producer
+
+
+def test_each_option_of_a_producer_has_a_row_here() -> None:
+    assert {field.name for field in dataclasses.fields(ProducerConfig)} == SEEN.keys() | UNSEEN
+    assert not SEEN.keys() & UNSEEN
+
+
+@pytest.mark.parametrize("option", sorted(SEEN))
+def test_an_option_of_a_producer_costs_its_own_call(client: KafkaClient, option: str) -> None:
+    producer = opened(client, **{option: SEEN[option]})
+    assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + 1
+
+
+def test_all_options_together_cost_their_own_calls(client: KafkaClient) -> None:
+    producer = opened(client, **SEEN)
+    assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + 2, "the interceptor's, and one for each of two kinds of options"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ("t", b"value"),
+        (b"t", b"value"),
+        ("t", bytearray(b"value"), memoryview(b"key")),
+        ("t", memoryview(b"value"), None, 0),
+        ("t", b"value", None, 0, 1_700_000_000_000),
+        ("t", b"value", None, 0, None, [("h", b"1")]),
+        ("t", b"value", None, 0, None, (["h", bytearray(b"1")],)),
+    ],
+    ids=["plain", "topic as bytes", "bytearray, memoryview", "memoryview", "timestamp", "headers", "headers of other types"],
+)
+def test_a_record_in_any_documented_form_takes_the_same_way(client: KafkaClient, record: tuple[Any, ...]) -> None:
+    assert a_record(opened(client).produce, *record) < NATIVE + 1
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def full(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> MockCluster:
+    """A batch that no run over it ends before, however busy the machine is."""
+    monkeypatch.setattr("gkafka.nativeconsumer.RUN_S", 1000.0)
+    monkeypatch.setattr("gkafka.nativeconsumer.TURN_S", 1000.0)
+    cluster.append("t", 0, batch([record(n, b"value", b"key") for n in range(RECORDS * 3)]))
+    return cluster
+
+
+def reading(client: KafkaClient, **options: Any) -> Any:
+    """A consumer that is in the midst of the batch."""
+    consumer = client.get_consumer("t", options.pop("group", None), **options)
+    while consumer.consume(60_000) is None:
+        pass
+    consumer.consume(60_000)
+    return consumer
+
+
+def test_each_option_of_a_consumer_has_a_row_here() -> None:
+    assert {field.name for field in dataclasses.fields(NativeConsumerConfig)} == READ.keys() | UNREAD
+    assert not READ.keys() & UNREAD
+
+
+@pytest.mark.parametrize("option", sorted(READ))
+def test_an_option_of_a_consumer_costs_its_own_call(client: KafkaClient, full: MockCluster, option: str) -> None:
+    options = {option: READ[option]}
+    if option == "on_deserialize_error":
+        options["value_deserializer"] = READ["value_deserializer"]
+    if option == "auto_commit":
+        options["group"] = "g"
+    consumer = reading(client, **options)
+    assert a_record(consumer.consume, 60_000) < NATIVE + 1
+
+
+@pytest.mark.parametrize("limit", [None, 0, 60_000])
+def test_whatever_the_time_limit_a_record_takes_the_same_way(client: KafkaClient, full: MockCluster, limit: float | None) -> None:
+    assert a_record(reading(client).consume, limit) < NATIVE + 1
+
+
+def test_iterating_and_small_batches_take_the_same_way(client: KafkaClient, full: MockCluster) -> None:
+    consumer = reading(client)
+    assert a_record(partial(next, iter(consumer))) < NATIVE + 1
+    assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + 1
+
+
+# -- the skins ---------------------------------------------------------------------------------------------------------------
+Sender = Callable[..., KafkaProducer]
+
+
+@pytest.fixture
+def sender(cluster: MockCluster, run: Runner) -> Iterator[Sender]:
+    """Makes kafka-python's producers with room for all in the batch that is open."""
+    made: list[KafkaProducer] = []
+
+    def make(**options: Any) -> KafkaProducer:
+        given = {"linger_ms": 60_000, "batch_size": 1 << 20, "handler": run.name, **options}
+        made.append(KafkaProducer(bootstrap_servers=cluster.bootstrap, **given))
+        for _ in range(20):
+            made[-1].send("t", b"first" * 100, b"key")
+            made[-1].send("t", b"first" * 100, partition=0)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(60)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"key_serializer": lambda key: key},
+        {"value_serializer": lambda value: value},
+        {"partitioner": lambda key, partitions, available: partitions[-1]},
+        {"compression_type": "gzip"},
+    ],
+    ids=lambda options: next(iter(options), "nothing"),
+)
+def test_an_option_of_kafka_pythons_producer_costs_its_own_call(sender: Sender, options: dict[str, Any]) -> None:
+    assert a_record(sender(**options).send, "t", b"value", b"key") < SKIN + 1
+
+
+def test_a_callback_of_kafka_pythons_future_costs_its_own_call(sender: Sender) -> None:
+    producer, done = sender(), []
+    assert a_record(lambda: producer.send("t", b"value", partition=0).add_callback(done.append)) < SKIN + 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"serializer": lambda value, key: (value, key)},
+        {"partitioner": lambda partitions, key: partitions[-1]},
+        {"delivery_reports": True},
+    ],
+    ids=lambda options: next(iter(options), "nothing"),
+)
+def test_an_option_of_pykafkas_producer_costs_its_own_call(client: KafkaClient, options: dict[str, Any]) -> None:
+    producer = client.topics["t"].get_producer(linger_ms=60_000, max_request_size=1 << 20, **options)
+    for _ in range(40):
+        producer.produce(b"first" * 100, b"key")
+    assert a_record(producer.produce, b"value", b"key") < SKIN + 1
+
+
+Receiver = Callable[..., KafkaConsumer]
+
+
+@pytest.fixture
+def receiver(full: MockCluster, run: Runner) -> Iterator[Receiver]:
+    """Makes kafka-python's consumers that are in the midst of the batch."""
+    made: list[KafkaConsumer] = []
+
+    def make(**options: Any) -> KafkaConsumer:
+        given = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 60_000, "handler": run.name, **options}
+        made.append(KafkaConsumer("t", bootstrap_servers=full.bootstrap, **given))
+        assert next(made[-1])
+        assert next(made[-1])
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"key_deserializer": lambda key: key}, {"value_deserializer": lambda value: value}, {"group_id": "g"}, {"check_crcs": False}],
+    ids=lambda options: next(iter(options), "nothing"),
+)
+def test_an_option_of_kafka_pythons_consumer_costs_its_own_call(receiver: Receiver, options: dict[str, Any]) -> None:
+    assert a_record(partial(next, receiver(**options))) < SKIN + 1
+
+
+def test_small_polls_of_kafka_pythons_consumer_take_the_same_way(receiver: Receiver) -> None:
+    assert a_record(partial(receiver().poll, 60_000, max_records=10), count=RECORDS // 10) < SKIN + 1
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"deserializer": lambda value, key: (value, key)}], ids=lambda options: next(iter(options), "nothing")
+)
+@pytest.mark.parametrize("way", ["consume", "iteration"])
+def test_an_option_of_pykafkas_consumer_costs_its_own_call(
+    client: KafkaClient, full: MockCluster, options: dict[str, Any], way: str
+) -> None:
+    consumer = client.topics["t"].get_simple_consumer(**options)
+    assert consumer.consume()
+    assert consumer.consume()
+    assert a_record(consumer.consume if way == "consume" else partial(next, iter(consumer))) < SKIN + 1
+    consumer.stop()
