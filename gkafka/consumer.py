@@ -256,6 +256,7 @@ class Consumer:
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
         limit_ms = self._config.consume_timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)
+        self._handler.check_fork()
         self._raise_told()
         now = self._handler.monotonic()
         deadline = now + limit_ms / 1000

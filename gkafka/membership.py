@@ -126,6 +126,10 @@ class Member:
         """`delivers` as a function, which holds this member and not the consumer that has it."""
         return lambda: self.delivers
 
+    def delivery_end(self) -> Callable[[], float]:
+        """When that ends if no answer comes, as a function like that."""
+        return lambda: self._group.delivers_until
+
     @property
     def terms(self) -> Mapping[TopicPartition, int]:
         """The partitions that it may commit for, when it may, each with its term: what is being given up is among them until its callback returns."""

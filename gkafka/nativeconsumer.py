@@ -129,6 +129,7 @@ class NativeConsumer:
         self._committed: dict[TopicPartition, tuple[Position | None, int, int]] = {}  # the last offset, with the position then and its term
         self._asked: dict[int, Mapping[TopicPartition, int]] = {}  # the application's commits that are under way, by id()
         self.may_deliver: Callable[[], bool] | None = None
+        self._delivers_until: Callable[[], float] = lambda: float("inf")
         self.comes_back: Callable[[], bool] | None = None
         # What whoever consumes must hear of first: while there is any, consume calls return at once, without a record.
         self.troubles: deque[BaseException] = deque(maxlen=MOST_TROUBLES)
@@ -158,9 +159,12 @@ class NativeConsumer:
         self.run.left = 0
         self.wake_up()
 
-    def ask_before_delivery(self, may_deliver: Callable[[], bool] | None) -> None:
-        """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out. None: there is nobody else."""
+    def ask_before_delivery(self, may_deliver: Callable[[], bool] | None, until: Callable[[], float] = lambda: float("inf")) -> None:
+        """may_deliver(): are the partitions, for sure, this consumer's? Asked before records are handed out; until(): how long they are, if nothing is
+        heard, for a run that asks no more. None: there is nobody else.
+        """
         self.may_deliver = self._driver.may_deliver = may_deliver
+        self._delivers_until = until
 
     def come_back_when(self, comes_back: Callable[[], bool]) -> None:
         """Whoever waits in a call returns without a record when comes_back(): asked when new metadata have come, or somebody else has woken it."""
@@ -633,7 +637,7 @@ class NativeConsumer:
         Whatever is to be looked at first ends it: an error, a trouble, a stop, a rebalance that waits for the application. Seeks and pauses it sees.
         """
         run = self.run
-        run.queue, run.until = queue, self._handler.monotonic() + self._one_by_one
+        run.queue, run.until = queue, min(self._handler.monotonic() + self._one_by_one, self._delivers_until())
         run.left = 0 if self._driver.errors or self._driver.stopped or self.troubles else CHUNK
 
     def _wait_filled(self, seconds: float, waked: int) -> None:

@@ -126,7 +126,7 @@ class Share:
         )
         self._member.know_absent(subscription.missing())
         progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
-        engine.ask_before_delivery(self._member.delivery_check())
+        engine.ask_before_delivery(self._member.delivery_check(), self._member.delivery_end())
         self._member.polled()
 
     # -- called by whoever consumes -----------------------------------------------------------------------------------------------

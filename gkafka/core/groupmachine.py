@@ -238,6 +238,11 @@ class GroupMachine(abc.ABC):
         return self._have.owned if now < self._lease.ends_at else {}
 
     @property
+    def delivers_until(self) -> float:
+        """When there will be none any more, if no answer comes."""
+        return self._lease.ends_at
+
+    @property
     def terms(self) -> Mapping[TopicPartition, int]:
         """The term of each partition that is the member's, or is being given up: what grant() may be asked for."""
         return {**self._have.leaving, **self._have.owned}

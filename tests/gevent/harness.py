@@ -94,6 +94,10 @@ def connect(hosts: str, **options: Any) -> KafkaClient:
 
 
 # -- a hub that never sleeps but in its own poll ---------------------------------------------------------------------------
+RARELY = 2000
+"""In so many spans one sleep is the kernel's own."""
+
+
 class HubWatch:
     """Who makes the hub's thread sleep in a call that gevent knows nothing of, while the watch is on.
 
@@ -194,7 +198,9 @@ def assert_free_hub(run: Callable[[], object]) -> HubWatch:
     run()
     with HubWatch() as watch:
         run()
-    assert not watch.slept, f"made the hub's thread sleep: {dict(watch.slept)}, in {watch.judged} spans and {watch.turns} turns of the loop"
+    # Once in thousands of spans the kernel has a lock of its own to wait for. A call that waits does so again and again.
+    slept = {who: times for who, times in watch.slept.items() if times > watch.judged // RARELY}
+    assert not slept, f"made the hub's thread sleep: {slept}, in {watch.judged} spans and {watch.turns} turns of the loop"
     assert min(watch.turns - 1, watch.judged) > 0, "it never waited: that proves nothing"
     return watch
 

@@ -139,6 +139,7 @@ def test_session_timeout_ms_is_how_long_a_silent_coordinator_is_trusted(
 def end_session(lease: Lease, member: Consumer) -> None:
     """As if session_timeout_ms had passed."""
     lease._session_s = 0.0
+    member._engine.run.left = 0  # a run has asked for that time when it began
     member._share._member._wake.set()  # type: ignore[union-attr]
 
 

@@ -27,6 +27,11 @@ ROOT = Path(__file__).resolve().parents[3]
 _numbers = itertools.count(1)
 
 DEADLINE_S = 60.0
+PYTHON = {
+    "PYSPARK_PYTHON": str(ROOT / "examples" / "spark_python.sh"),
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+}
+"""Of whoever starts a Spark: its processes of Python, some twenty, do not compile PySpark first. Spark gives each only 10 s to come up."""
 
 Frame = Callable[..., DataFrame]
 
@@ -76,9 +81,8 @@ class Session:
         except MissingToolError as error:
             pytest.fail(f"{error} (or set GKAFKA_LIVE=skip)", pytrace=False)
         record_spark()
-        # Some twenty processes of Python that do not compile PySpark first; those of the other files' clusters and programs are plain ones.
-        self._patch.setenv("PYSPARK_PYTHON", str(ROOT / "examples" / "spark_python.sh"))
-        self._patch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        for name, value in PYTHON.items():
+            self._patch.setenv(name, value)
         self._patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
         self._patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         return (

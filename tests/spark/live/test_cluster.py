@@ -20,6 +20,7 @@ import gkafka.spark
 from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.pool import POOL
+from tests.spark.live.conftest import PYTHON
 from tests.spark.live.standalone import StandaloneSpark
 from tests.spark.live.test_connect import NOT_INSTALLED
 from tests.spark.live.test_kills import copied, done
@@ -97,7 +98,7 @@ def test_two_workers_read_and_write_a_kafka_of_three_nodes_of_which_one_dies(
     write(kafka, source, count=COUNT, partitions=PARTITIONS)
     path = gkafka.spark.pyfiles_zip(tmp_path / "gkafka.zip")
     (tmp_path / "sitecustomize.py").write_text(NOT_INSTALLED)
-    with StandaloneSpark(tmp_path / "spark", environment={"PYTHONPATH": str(tmp_path)}) as spark:
+    with StandaloneSpark(tmp_path / "spark", environment={**PYTHON, "PYTHONPATH": str(tmp_path)}) as spark:
         program = start(spark.url, kafka.hosts, source, stream_copy, batch_copy, tmp_path, path)
         try:
             wait_for_the_stream(tmp_path, program)
@@ -117,7 +118,7 @@ def test_two_workers_read_and_write_a_kafka_of_three_nodes_of_which_one_dies(
 
 def start(master: str, hosts: str, source: str, stream_copy: str, batch_copy: str, folder: Path, path: str) -> subprocess.Popen[str]:
     """The driver: gkafka is nowhere but in its zip."""
-    environment: dict[str, Any] = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment: dict[str, Any] = {**os.environ, **PYTHON, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), path])
     command = [sys.executable, "-c", PROGRAM, master, hosts, source, stream_copy, batch_copy, str(folder), path]
     with (folder / "driver.txt").open("w") as complaints:

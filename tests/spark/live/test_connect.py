@@ -17,6 +17,7 @@ import pytest
 
 import gkafka.spark
 from tests.live.kafka import KafkaCluster
+from tests.spark.live.conftest import PYTHON
 from tests.spark.live.test_oracle import NewTopic, write
 
 ROOT = Path(gkafka.__file__).parent.parent
@@ -110,7 +111,7 @@ def used(kafka: KafkaCluster, topic: NewTopic, tmp_path: Path) -> Callable[..., 
         (tmp_path / "sitecustomize.py").write_text(NOT_INSTALLED)
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
+            **PYTHON,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(tmp_path), python_path])),
         }

@@ -26,7 +26,7 @@ from gkafka.spark.update import STATELESS_AQE
 from tests.effort import one_of, seeds
 from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
-from tests.spark.live.conftest import ROOT
+from tests.spark.live.conftest import PYTHON, ROOT
 from tests.spark.live.killing import READING, WRITING, KilledDataSource, Strike, from_topic, to_parquet, to_topic
 from tests.spark.live.test_oracle import NewTopic, write
 
@@ -182,11 +182,7 @@ def finish(begin: Callable[[], StreamingQuery]) -> None:
 @contextlib.contextmanager
 def driver(*given: str) -> Iterator[subprocess.Popen[bytes]]:
     """A driver in a process group of its own, and its JVM with it: both end by SIGKILL."""
-    environment: dict[str, Any] = {
-        **os.environ,
-        "PYSPARK_PYTHON": str(ROOT / "examples" / "spark_python.sh"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    environment: dict[str, Any] = {**os.environ, **PYTHON, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "tests.spark.live.killing", *given]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
