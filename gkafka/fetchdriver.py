@@ -119,6 +119,27 @@ class Step:
             self.torn = True
 
 
+class Both:
+    """Two locks, one behind the other."""
+
+    def __init__(self, first: Any, second: Any) -> None:
+        self._first, self._second = first, second
+
+    def __enter__(self) -> None:
+        self._first.__enter__()
+        try:
+            self._second.__enter__()
+        except BaseException:
+            self._first.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, *about: Any) -> None:
+        try:
+            self._second.__exit__(None, None, None)
+        finally:
+            self._first.__exit__(None, None, None)
+
+
 class FetchDriver:
     """Workers, requests and queues of one consumer.
 
@@ -133,7 +154,9 @@ class FetchDriver:
         self.queues: dict[TopicPartition, Queue] = {}
         self.order: deque[Queue] = deque()
         self.errors: deque[KafkaException] = deque()
-        self.run = records.Run(self._handler.monotonic)
+        # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
+        self.taking = self._handler.Mutex()
+        self.run = records.Run(self._handler.monotonic, None if records.STEPS_ARE_WHOLE else Both(self.taking, self.lock))
         self.stopped = False
         self.started = False
         self.held = 0

@@ -88,27 +88,6 @@ class Work(dict[TopicPartition, Stood]):
         self.ended.clear()
 
 
-class Both:
-    """Two locks, one behind the other."""
-
-    def __init__(self, first: Any, second: Any) -> None:
-        self._first, self._second = first, second
-
-    def __enter__(self) -> None:
-        self._first.__enter__()
-        try:
-            self._second.__enter__()
-        except BaseException:
-            self._first.__exit__(None, None, None)
-            raise
-
-    def __exit__(self, *about: Any) -> None:
-        try:
-            self._second.__exit__(None, None, None)
-        finally:
-            self._first.__exit__(None, None, None)
-
-
 class NativeConsumer:
     """Reads assigned partitions. Several workers may consume at once: each record goes to one of them.
 
@@ -120,8 +99,7 @@ class NativeConsumer:
         self._share_of_time = TURN_S if cluster.handler.cooperative else float("inf")
         self._driver = FetchDriver(cluster, config, reset_policy)
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
-        # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
-        self._taking = self._handler.Mutex()
+        self._taking, self.run = self._driver.taking, self._driver.run
         self._handed_out: list[Stood] = []  # by the call that is taking
         self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
@@ -139,9 +117,6 @@ class NativeConsumer:
         self.message_class: type[Message] = records.Message  # of what is handed out, from the next batch on
         self.double_compressed = "open"  # of format 0 and 1; "leave": as one message, "skip"
         self._one_by_one = RUN_S if not cluster.handler.cooperative else TURN_S
-        self.run = self._driver.run = records.Run(
-            cluster.handler.monotonic, None if records.STEPS_ARE_WHOLE else Both(self._taking, self._lock)
-        )
         self._waked = 0  # how often wake_up() was called
         self.on_close: Callable[[], Callable[[float | None], object] | None] = lambda: (
             None

@@ -257,8 +257,9 @@ def _lines(form: str, show: Sequence[str], separator: bytes, null: bytes, *, har
         return json_lines
     if form == "text" and not show and not harmless:
         return value_lines(null)
-    shown: Callable[[bytes], bytes] = shown_on_terminal if harmless else bytes
-    return (hex_lines if form == "hex" else text_lines)(show=show, separator=separator, null=null, shown=shown)
+    if form == "hex":
+        return hex_lines(show=show, separator=separator, null=null)
+    return text_lines(show=show, separator=separator, null=null, shown=shown_on_terminal if harmless else bytes)
 
 
 # -- consuming -------------------------------------------------------------------------------------------------------------

@@ -112,21 +112,19 @@ def text_lines(*, show: Sequence[str], separator: bytes, null: bytes, shown: Cal
     def written(data: bytes | None) -> bytes:
         return null if data is None else shown(data)
 
-    return _lines(show, separator, written, written)
+    return _lines(show, separator, written)
 
 
-def hex_lines(*, show: Sequence[str], separator: bytes, null: bytes, shown: Callable[[bytes], bytes]) -> Lines:
+def hex_lines(*, show: Sequence[str], separator: bytes, null: bytes) -> Lines:
     """The same with keys and values (those of headers, too) as hexadecimal digits."""
 
     def written(data: bytes | None) -> bytes:
         return null if data is None else binascii.hexlify(data)
 
-    return _lines(show, separator, written, lambda data: shown(data or b""))
+    return _lines(show, separator, written)
 
 
-def _lines(
-    show: Sequence[str], separator: bytes, written: Callable[[bytes | None], bytes], named: Callable[[bytes | None], bytes]
-) -> Lines:
+def _lines(show: Sequence[str], separator: bytes, written: Callable[[bytes | None], bytes]) -> Lines:
     def header_text(message: Message) -> bytes:
         return b",".join(clean(name).encode("utf-8", "backslashreplace") + b"=" + written(value) for name, value in message.headers)
 
