@@ -45,6 +45,8 @@ CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
 def produce(cluster: MockCluster, records: list[dict[str, Any]], topic: str = "t", **options: Any) -> None:
+    """Written to a partition, they are one batch, however slow the machine is."""
+    options = {"linger_ms": 60_000, **options}
     with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer(**options) as producer:
         for each in records:
             producer.produce(topic, **{"partition": 0, **each})
