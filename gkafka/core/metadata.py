@@ -7,7 +7,7 @@ outcome. Whoever needs a topic adds it to the interest and asks the owner to pol
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka.checks import is_topic_name
@@ -85,7 +85,8 @@ class Metadata:
 
     def __init__(self, *, max_age_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
-        self.topics: dict[str, TopicInfo] = {}
+        self.topics: Mapping[str, TopicInfo] = {}
+        """Never changed: who reads it without a lock sees all of an answer, or nothing."""
         self.names_by_id: dict[uuid.UUID, str] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -131,7 +132,9 @@ class Metadata:
         self._interest.discard(name)
         self._new.discard(name)
         self._written.discard(name)
-        self._drop(name)
+        topics = dict(self.topics)
+        self._drop(topics, name)
+        self.topics = topics
 
     def want_everything(self) -> int:
         """The next refresh asks for all topics of the cluster. It is answered once `listings` reaches the number that is returned."""
@@ -179,12 +182,14 @@ class Metadata:
         self.cluster_id = response.cluster_id or self.cluster_id
         wanted = self.topics.keys() if asked.topics is None else {topic.name for topic in asked.topics if topic.name is not None}
         told = {t.name: t for t in response.topics if t.name is not None and (t.name in wanted or is_topic_name(t.name))}
+        topics = dict(self.topics)
         for name in wanted - told.keys():
-            self._drop(name)
-        if asked.topics is None:
-            self.listings = self._listings_asked
+            self._drop(topics, name)
         for name, topic in told.items():
-            self._take(name, topic, epochs, now)
+            self._take(topics, name, topic, epochs, now)
+        self.topics = topics
+        if asked.topics is None:
+            self.listings = self._listings_asked  # behind the topics: who waits for it reads them then
         self.version += 1
         if asked is self._partial:
             self._new = {name for name in self._new if name not in wanted or self._unsettled(name)}
@@ -226,7 +231,7 @@ class Metadata:
             return topic.error.retriable
         return any(p.leader < 0 for p in topic.partitions.values())
 
-    def _take(self, name: str, topic: MetadataResponseTopic, epochs: bool, now: float) -> None:
+    def _take(self, topics: dict[str, TopicInfo], name: str, topic: MetadataResponseTopic, epochs: bool, now: float) -> None:
         error = error_for(topic.error_code, topic=name, api="Metadata")
         partitions = {
             p.partition_index: PartitionInfo(
@@ -239,12 +244,12 @@ class Metadata:
             )
             for p in topic.partitions
         }
-        old = self.topics.get(name)
+        old = topics.get(name)
         if old is not None and error is None and old.topic_id == topic.topic_id:
             partitions = {i: self._newer(name, old.partitions.get(i), p, now) for i, p in partitions.items()}
         elif old is not None:
-            self._drop(name)
-        self.topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
+            self._drop(topics, name)
+        topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
         if error is None and partitions:
             self._known.add(name)
         if topic.topic_id != NO_TOPIC_ID:
@@ -283,8 +288,8 @@ class Metadata:
         """A leader took its epoch, after all."""
         self._disputes.pop((topic, partition), None)
 
-    def _drop(self, name: str) -> None:
-        old = self.topics.pop(name, None)
+    def _drop(self, topics: dict[str, TopicInfo], name: str) -> None:
+        old = topics.pop(name, None)
         if old is not None:
             for partition in old.partitions:
                 self._disputes.pop((name, partition), None)

@@ -126,6 +126,40 @@ def test_a_listing_that_failed_is_still_wanted() -> None:
     assert rig.metadata.listings >= listing
 
 
+@pytest.mark.parametrize("at", range(3))
+def test_who_looks_while_an_answer_is_taken_in_sees_nothing_of_it(at: int) -> None:
+    """Whoever waits for a list of all topics looks at them as soon as it is said to be there, and holds no lock."""
+    rig = Rig()
+    listing = rig.metadata.want_everything()
+    rig.round(told({0: 1}, topic="old"))
+    answer, seen = MetadataResponse(brokers=told({}).brokers), []
+
+    class Looking(list[Any]):
+        def __iter__(self) -> Any:
+            seen.append((rig.metadata.listings > listing, set(rig.metadata.topics)))
+            return super().__iter__()
+
+    for number in range(3):
+        answer.topics += told({0: 1}, topic=f"new{number}", topic_id=uuid.UUID(int=number + 1)).topics
+    answer.topics[at].partitions = Looking(answer.topics[at].partitions)
+    rig.metadata.want_everything()
+    topics = rig.metadata.topics
+    rig.round(answer)
+    assert seen == [(False, {"old"})]
+    assert (set(rig.metadata.topics), rig.metadata.listings) == ({"new0", "new1", "new2"}, listing + 1)
+    assert set(topics) == {"old"}, "what somebody iterates over does not change"
+
+
+def test_who_iterates_over_topics_is_not_disturbed_by_one_that_is_forgotten() -> None:
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told({0: 1}))
+    topics = rig.metadata.topics
+    rig.metadata.forget_topic("t")
+    assert list(topics) == ["t"]
+    assert not rig.metadata.topics
+
+
 def test_an_answer_tells_brokers_leaders_and_ids() -> None:
     rig = Rig()
     rig.metadata.add_topics(["t"])
