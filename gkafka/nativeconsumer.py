@@ -58,13 +58,13 @@ MOST_TROUBLES = 100  # that nobody asks for; the oldest are forgotten
 MOST_AT_ONCE = 200  # queues that are made in a few milliseconds
 """Records that are read without a look at the clock."""
 RUN_S = 0.02
-"""So long records are taken one by one without a look at anything else; with greenlets TURN_S."""
+"""So long records are taken one by one without a look at anything else; with greenlets TURN_S, as the hub must not stand still."""
 COLUMN_BYTES, TURN_COLUMN_BYTES = 4 << 20, 1 << 20
 """What becomes columns together, as it was fetched; the second with greenlets."""
 ENOUGH_ROWS = 4096
 """So many rows are handed out without a look at other partitions."""
-TURN_S = 0.003
-"""With greenlets, a call hands out what it has read after so long: reading switches to nobody, and the hub must not stand still."""
+TURN_S = SHARE_S = 0.003
+"""SHARE_S: with greenlets, a call hands out what it has read after so long, for the same reason: reading switches to nobody."""
 READ_S = 1.0
 """A call without a timeout hands out what is there: it reads for this many seconds at most."""
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class NativeConsumer:
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, *, reset_policy: int | None = -2, group: str | None = None) -> None:
         self._cluster, self.config, self._handler = cluster, config, cluster.handler
-        self._share_of_time = TURN_S if cluster.handler.cooperative else float("inf")
+        self._share_of_time = SHARE_S if cluster.handler.cooperative else float("inf")
         self._driver = FetchDriver(cluster, config, reset_policy)
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         self._taking, self.run = self._driver.taking, self._driver.run

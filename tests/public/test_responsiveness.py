@@ -20,6 +20,11 @@ def run() -> Runner:
     return Runner("gevent")
 
 
+@pytest.fixture(autouse=True)
+def whole_calls() -> None:
+    """Not here: they leave others their turns."""
+
+
 def test_a_tight_loop_of_produce(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(topics={"t": 4})
     producer = connect(cluster).get_producer()
