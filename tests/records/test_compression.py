@@ -49,17 +49,21 @@ def sample(size: int) -> bytes:
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """Packages are looked for anew, before and after the test."""
-    caches = (compression._snappy_package, compression._lz4_package, compression._zstd_package)
-    for cached in caches:
-        cached.cache_clear()
+    look_anew()
     yield
-    for cached in caches:
+    look_anew()
+
+
+def look_anew() -> None:
+    for cached in (compression._snappy_package, compression._lz4_package, compression._zstd_package):
         cached.cache_clear()
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """What was found of them before, in this test too, is forgotten."""
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
+    look_anew()
 
 
 # -- there and back ----------------------------------------------------------------------------------------------------
@@ -591,7 +595,6 @@ def test_a_missing_package_is_named_with_its_extra(
 
 def test_python_snappy_alone_is_enough(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
     packed = compress(SNAPPY, TEXT)
-    compression._snappy_package.cache_clear()
     hide(monkeypatch, "cramjam")
     assert compression._snappy_package()[2] is snappy.UncompressError
     assert compress(SNAPPY, memoryview(TEXT)) == packed
@@ -602,10 +605,8 @@ def test_python_snappy_alone_is_enough(monkeypatch: pytest.MonkeyPatch, fresh: N
 
 def test_auto_takes_the_first_that_is_installed(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
     assert (pick_auto(), codec_id("auto")) == (LZ4, LZ4)
-    compression._lz4_package.cache_clear()
     hide(monkeypatch, "lz4", "lz4.frame")
     assert pick_auto() == SNAPPY
-    compression._snappy_package.cache_clear()
     hide(monkeypatch, "cramjam", "snappy")
     assert pick_auto() == GZIP
 
