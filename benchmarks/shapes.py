@@ -167,7 +167,7 @@ class Facade(Client):
         self.inner = producer = KafkaProducer(
             bootstrap_servers=self.bootstrap, handler=self.handler, linger_ms=5, batch_size=1 << 17, **options
         )
-        self.send = lambda topic, value, key=None, partition=None: producer.send(topic, value, key, partition=partition)
+        self.send = producer.send
         self.flush = lambda: producer.flush(PATIENCE_S)
 
     def consumer(self, topic: str, partitions: int, options: Options) -> None:

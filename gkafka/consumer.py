@@ -27,7 +27,7 @@ from gkafka.columnreader import joined
 from gkafka.common import TopicPartition
 from gkafka.config import NativeConsumerConfig
 from gkafka.core.transaction import GroupMetadata
-from gkafka.deserializing import Deserializers, GoBack
+from gkafka.deserializing import Deserializers, GoBack, by_options, by_topic
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, ForkedClientError, KafkaException
 from gkafka.explaining import Explanation
 from gkafka.groupoffsets import starts_of
@@ -58,8 +58,6 @@ TICK_S = 4.0
 AGAIN_S = 1.0
 """How soon partitions are tried again that could not begin."""
 EXAMPLE = '{("topic", 0): 5}'
-FEW = 100
-"""Messages in one call that are taken from the open batch as they are one by one; more are better taken together."""
 T = TypeVar("T")
 
 
@@ -78,15 +76,16 @@ class Consumer:
         check_group_options(config, group=self._group, sharing=self._group is not None and topics is not None)
         check_text("client_rack", config.client_rack)
         self._policy = POLICIES[config.auto_offset_reset]
-        self._deserializers = Deserializers(cluster, config)
+        make = by_options(config.key_deserializer, config.value_deserializer)
+        self._deserializers = Deserializers(cluster, make, config.on_deserialize_error, config.dead_letter)
         self._engine = NativeConsumer(cluster, config, reset_policy=self._policy, group=self._group)
         self._engine.on_close = weakref.WeakMethod(self.stop)
         self._progress = Progress(cluster, self._engine, self._group)
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
         self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
-        self._troubles, self._run, self._most_bytes = self._engine.troubles, self._engine.run, config.consume_max_bytes
-        self.next_ready = self._one_way()
+        self._troubles = self._engine.troubles
+        self._hand_out_by(make, tells=config.on_deserialize_error == "raise")
         self._keeper: Any = None
         self._stopping = False
         self._wake = self._handler.Event()
@@ -198,9 +197,12 @@ class Consumer:
             self._subscription.look_again()
             raise
 
-    def _one_way(self) -> Callable[[], Any | None]:
-        """What returns the next message if it lies at hand and nothing else is to be done first; without a call of its own for each."""
-        return partial(self._deserializers.one, self._run) if self._deserializers.are_given else self._run.next
+    def _hand_out_by(self, make: Callable[[Message], Any] | None, *, tells: bool) -> None:
+        """next_ready(): the next message if it lies at hand and nothing else is to be done first, and few_ready(most): so many of them; without a
+        call of ours for each. tells: of errors of deserializers, too."""
+        run, self._deserializers.make = self._engine.run, make
+        self.next_ready: Callable[[], Any | None] = run.next if make is None else partial(run.made, make, tells)
+        self.few_ready: Callable[[int], list[Any]] = _none if make is not None else partial(run.several, self._config.consume_max_bytes)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -222,10 +224,8 @@ class Consumer:
         stand in the way of a partition, as CorruptRecordError, LogTruncationError and SerializationError, each with its place; nothing is
         skipped by that. With on_deserialize_error="dlq" it waits up to api_timeout_ms longer, for the dead-letter topic to have what failed.
         """
-        if type(max_messages) is int and 0 < max_messages <= FEW and not self._deserializers.are_given:
-            messages: list[Any] = self._run.several(max_messages, self._most_bytes)
-            if messages:
-                return messages
+        if type(max_messages) is int and max_messages > 0 and (messages := self.few_ready(max_messages)):
+            return messages
         return self._consume(max_messages, timeout_ms, self._messages)
 
     def consume_arrow(
@@ -237,7 +237,7 @@ class Consumer:
         some ten thousand rows at a time. Rows of one partition are in order. Needs pyarrow: `pip install gkafka[arrow]`.
         """
         names = check_columns(COLUMNS if columns is None else columns)
-        if self._deserializers.are_given:
+        if self._deserializers.make is not None:
             raise ConfigurationError("consume_arrow() hands out bytes: make the consumer without key_deserializer and value_deserializer")
         schema = arrow_schema(names)  # without pyarrow nothing is taken
         pieces = self._consume(max_messages, timeout_ms, lambda wanted, limit_ms: self._engine.consume_arrow(names, wanted, limit_ms))
@@ -245,10 +245,10 @@ class Consumer:
 
     def _messages(self, wanted: int | None, limit_ms: float) -> list[Any]:
         # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.
-        if not self._deserializers.are_given:
+        if self._deserializers.make is None:
             return self._engine.consume_batch(wanted, limit_ms)
 
-        def deserialize(messages: list[Message], go_back: GoBack) -> list[tuple[Message, Any]]:
+        def deserialize(messages: list[Message], go_back: GoBack) -> tuple[Sequence[Message], list[Any]]:
             return self._deserializers.apply(go_back, messages, self._timeout_s(None))
 
         return self._engine.consume_through(deserialize, wanted, limit_ms)
@@ -434,8 +434,7 @@ class Consumer:
         """
         self._engine.message_class, self._engine.double_compressed = message_class, double_compressed
         if key is not None or value is not None:
-            self._deserializers.use(key, value, make)
-            self.next_ready = self._one_way()
+            self._hand_out_by(by_topic(key, value, make), tells=False)
 
     def tell_of_commits(self, told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object]) -> None:
         """Call told(offsets, error or None) after each commit in the background."""
@@ -561,6 +560,10 @@ def _partitions(given: Any) -> list[TopicPartition]:
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ConfigurationError(f"partitions={given!r}: must be a list of (topic, partition)")
     return [_partition(one) for one in given]
+
+
+def _none(_: int) -> list[Any]:
+    return []
 
 
 def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:

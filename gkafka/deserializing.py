@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.checks import check_topic_name
 from gkafka.common import TopicPartition
-from gkafka.config import NativeConsumerConfig, ProducerConfig, build
+from gkafka.config import ProducerConfig, build
 from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaTimeoutError, SerializationError
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeproducer import NativeProducer
-    from gkafka.records import Message, Run
+    from gkafka.records import Message
 
-__all__ = ["Deserialized", "Deserializers"]
+__all__ = ["Deserialized", "Deserializers", "by_both", "by_options", "by_topic"]
 
 log = get_logger(__name__)
 
@@ -26,6 +26,18 @@ _new: Callable[..., Any] = object.__new__
 
 Function = Callable[[str, bytes | None], Any]
 """(topic, bytes) -> what they mean."""
+
+LOOKS = 8
+"""Messages between two looks at whether others should have a turn."""
+
+
+class Letter(NamedTuple):
+    """A message that a deserializer failed on. at: its number; before: how many of those before it are handed out; delivery: what to wait for."""
+
+    at: int
+    before: int
+    delivery: Any
+    error: SerializationError
 
 
 class Deserialized:
@@ -50,126 +62,149 @@ class Deserialized:
         return repr(self._message)
 
 
-class Deserializers:
-    """Applied in the caller of consume(), under no lock. `failed`: records that were skipped or handed to dead_letter."""
+Make = Callable[[Any], Any]
+"""What is handed out for a message. Raises SerializationError, with its place, where a deserializer fails on it."""
 
-    def __init__(self, cluster: Cluster, config: NativeConsumerConfig) -> None:
-        self._cluster, self._mode = cluster, config.on_deserialize_error
-        self._key, self._value = _of_data(config.key_deserializer), _of_data(config.value_deserializer)
-        self._of_key, self._of_value = config.key_deserializer, config.value_deserializer  # the same as they were given
-        self.are_given = self._key is not None or self._value is not None
-        self._is_at_one = False
-        self._make: Callable[[Message, Any, Any], Any] = Deserialized
-        self._dead_letter: str | Callable[[Any, Any], Any] | None = config.dead_letter
-        if isinstance(self._dead_letter, str):
-            check_topic_name(self._dead_letter, "dead_letter")
-        if (self._mode == "dlq") != (self._dead_letter is not None):
+
+def by_options(key: Callable[[bytes], Any] | None, value: Callable[[bytes], Any] | None) -> Make | None:
+    """By the options key_deserializer and value_deserializer, which are not called where there is nothing: a record may lack its key or, as a
+    tombstone, its value. None without any."""
+    if key is None and value is None:
+        return None
+
+    def make(message: Message) -> Any:
+        made = _new(Deserialized)
+        made._message = message
+        try:
+            data = message.key
+            made.key = made.partition_key = data if key is None or data is None else key(data)
+            data = message.value
+            made.value = data if value is None or data is None else value(data)
+        except Exception as exc:
+            raise _error(message, exc) from exc
+        return made
+
+    return make
+
+
+def by_both(deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> Make:
+    """By pykafka's deserializer, which takes and gives (value, partition key)."""
+
+    def make(message: Message) -> Any:
+        made = _new(Deserialized)
+        made._message = message
+        try:
+            made.value, made.key = deserializer(message.value, message.partition_key)
+        except Exception as exc:
+            raise _error(message, exc) from exc
+        made.partition_key = made.key
+        return made
+
+    return make
+
+
+def by_topic(key: Function | None, value: Function | None, whole: Callable[[Any, Any, Any], Any]) -> Make:
+    """By kafka-python's: whole(message, key, value)."""
+
+    def make(message: Message) -> Any:
+        topic, its_key, its_value = message.topic, message.key, message.value
+        try:
+            return whole(message, its_key if key is None else key(topic, its_key), its_value if value is None else value(topic, its_value))
+        except Exception as exc:
+            raise _error(message, exc) from exc
+
+    return make
+
+
+class Deserializers:
+    """Applied in the caller of consume(), under no lock. make: None as long as there is nothing to make. mode, dead_letter: the options
+    on_deserialize_error and dead_letter. `failed`: records that were skipped or handed to dead_letter."""
+
+    def __init__(self, cluster: Cluster, make: Make | None, mode: str = "raise", dead_letter: Any = None) -> None:
+        self._cluster, self.make, self.mode = cluster, make, mode
+        self._dead_letter: str | Callable[[Any, Any], Any] | None = dead_letter
+        if isinstance(dead_letter, str):
+            check_topic_name(dead_letter, "dead_letter")
+        if (mode == "dlq") != (dead_letter is not None):
             raise ConfigurationError(
-                f"on_deserialize_error={self._mode!r} with dead_letter={self._dead_letter!r}: 'dlq' needs dead_letter=, a topic or a callable "
+                f"on_deserialize_error={mode!r} with dead_letter={dead_letter!r}: 'dlq' needs dead_letter=, a topic or a callable "
                 "(message, error), and nothing else has a use for it"
             )
-        if self._mode != "raise" and not self.are_given:
+        if mode != "raise" and make is None:
             raise ConfigurationError(
-                f"on_deserialize_error={self._mode!r} without key_deserializer or value_deserializer: there is no such error"
+                f"on_deserialize_error={mode!r} without key_deserializer or value_deserializer: there is no such error"
             )
         self._producer: NativeProducer | None = None
         self.failed = 0
 
-    def use(self, key: Function | None, value: Function | None, make: Callable[[Message, Any, Any], Any]) -> None:
-        """For skins: functions (topic, bytes or None) in place of the options, and what is made of a message, its key and its value."""
-        self._key, self._value, self._make = key, value, make
-        self._of_key = self._of_value = None
-        self.are_given = True
-
-    def one(self, run: Run) -> Any | None:
-        """What is made of the next message that lies at hand, whose position moves behind it when that is done. None: consume_batch() is to be called.
-
-        Raises SerializationError, and the position is before it. Of several callers one is served: the others' way claims what it takes.
-        """
-        if self._is_at_one or (message := run.peek()) is None:
-            return None
-        self._is_at_one = True
-        try:
-            key, value = message.key, message.value
-            if self._make is not Deserialized:
-                topic = message.topic
-                key = key if self._key is None else self._key(topic, key)
-                made = self._make(message, key, value if self._value is None else self._value(topic, value))
-            else:
-                made = _new(Deserialized)
-                made._message = message
-                made.key = made.partition_key = self._of_key(key) if self._of_key is not None and key is not None else key
-                made.value = self._of_value(value) if self._of_value is not None and value is not None else value
-        except Exception as exc:
-            if self._mode != "raise" or self._make is not Deserialized:
-                return None  # it is met again there, where it is known what becomes of it
-            raise _error(message, exc) from exc
-        finally:
-            self._is_at_one = False
-        return made if run.take(message) else None
-
-    def apply(self, go_back: GoBack, messages: Sequence[Message], timeout_s: float) -> list[tuple[Message, Any]]:
-        """The messages, each with what is made of its deserialized key and value, as far as that goes.
+    def apply(self, go_back: GoBack, messages: Sequence[Message], timeout_s: float) -> tuple[Sequence[Message], list[Any]]:
+        """As far as that goes: the messages, and what is handed out for each.
 
         Where the first of them fails for good, raises, and the position is before it; what came before it is returned, and the next call
         meets the failure. With 'dlq' every record that failed is where it belongs when this returns. go_back(partition, offset): what was handed
         out from there on was not; who is interrupted in here goes back by itself. timeout_s: for a topic to take all of them.
         """
-        done: list[tuple[int, Any]] = []
-        letters: list[tuple[int, Any, SerializationError]] = []
-        checkpoint = self._cluster.handler.checkpoint
-        for n, message in enumerate(messages):
+        assert self.make is not None
+        make, checkpoint = self.make, self._cluster.handler.checkpoint
+        kept: list[Message] = []
+        made: list[Any] = []
+        letters: list[Letter] = []
+        at = 0
+        while at < len(messages):
+            part = messages[at : at + LOOKS]
             checkpoint()  # what a function of the application's takes nobody knows
+            before = len(made)
             try:
-                done.append((n, self._deserialized(message)))
-            except Exception as exc:
-                error = _error(message, exc)
-                if self._mode == "raise":
-                    return self._stop_before(go_back, messages, n, done, letters, error, timeout_s)
+                for message in part:
+                    made.append(make(message))  # noqa: PERF401  # what was made before one that fails is kept
+            except SerializationError as error:
+                passed = len(made) - before
+                kept += part[:passed]
+                at += passed
+                if self.mode == "raise":
+                    return self._stop_before(go_back, messages, at, kept, made, letters, error, timeout_s)
                 try:
-                    letters.append((n, self._bury(message, error), error))
+                    letters.append(Letter(at, len(kept), self._bury(messages[at], error), error))
                 except Exception as trouble:
                     told = _undelivered(error, trouble)
-                    return self._stop_before(go_back, messages, n, done, letters, told, timeout_s)
-        self._await(go_back, messages, done, letters, timeout_s)
-        return [(messages[n], item) for n, item in done]
-
-    def _deserialized(self, message: Message) -> Any:
-        key, value = message.key, message.value
-        if self._key is not None:
-            key = self._key(message.topic, key)
-        if self._value is not None:
-            value = self._value(message.topic, value)
-        return self._make(message, key, value)
+                    return self._stop_before(go_back, messages, at, kept, made, letters, told, timeout_s)
+                at += 1
+            else:
+                kept += part
+                at += len(part)
+        self._await(go_back, messages, kept, made, letters, timeout_s)
+        return kept, made
 
     def _stop_before(
         self,
         go_back: GoBack,
         messages: Sequence[Message],
-        n: int,
-        done: list[tuple[int, Any]],
-        letters: list[tuple[int, Any, SerializationError]],
+        at: int,
+        kept: list[Message],
+        made: list[Any],
+        letters: list[Letter],
         error: SerializationError,
         timeout_s: float,
-    ) -> list[tuple[Message, Any]]:
-        """Record n cannot be passed."""
-        give_back(go_back, messages[n:])
-        self._await(go_back, messages[:n], done, letters, timeout_s)
-        if not done and not letters:
+    ) -> tuple[Sequence[Message], list[Any]]:
+        """The record there cannot be passed."""
+        give_back(go_back, messages[at:])
+        self._await(go_back, messages[:at], kept, made, letters, timeout_s)
+        if not made and not letters:
             raise error
-        return [(messages[at], item) for at, item in done]
+        return kept, made
 
     def _await(
         self,
         go_back: GoBack,
         messages: Sequence[Message],
-        done: list[tuple[int, Any]],
-        letters: list[tuple[int, Any, SerializationError]],
+        kept: list[Message],
+        made: list[Any],
+        letters: list[Letter],
         timeout_s: float,
     ) -> None:
         """Wait until the dead-letter topic has what it was given; what it has not by one deadline stays unconsumed, and all after it."""
         deadline = self._cluster.handler.monotonic() + timeout_s
-        for n, delivery, error in letters:
+        for at, before, delivery, error in letters:
             if delivery is None:
                 self.failed += 1
                 continue
@@ -177,10 +212,10 @@ class Deserializers:
                 delivery.result(self._left(deadline))
                 self.failed += 1
             except Exception as trouble:
-                give_back(go_back, messages[n:])
+                give_back(go_back, messages[at:])
                 self._forget_failures(self._left(deadline))
-                done[:] = [(at, item) for at, item in done if at < n]
-                if not done:
+                del kept[before:], made[before:]
+                if not made:
                     raise _undelivered(error, trouble) from trouble
                 return
 
@@ -195,7 +230,7 @@ class Deserializers:
 
     def _bury(self, message: Message, error: SerializationError) -> Any:
         """Skip it, or give it to dead_letter. Returns the delivery to wait for, None if there is none."""
-        if self._mode == "skip":
+        if self.mode == "skip":
             log.warning("%s: skipped", error)
             return None
         if not isinstance(self._dead_letter, str):
@@ -217,11 +252,6 @@ class Deserializers:
         if producer is not None:
             with contextlib.suppress(DeliveryError):  # told before
                 producer.close(timeout)
-
-
-def _of_data(deserializer: Callable[[bytes], Any] | None) -> Function | None:
-    """Of an option, which is not called where there is nothing: a record may lack its key or, as a tombstone, its value."""
-    return None if deserializer is None else lambda _, data: None if data is None else deserializer(data)
 
 
 def give_back(go_back: GoBack, messages: Sequence[Message]) -> None:

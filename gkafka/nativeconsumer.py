@@ -8,7 +8,7 @@ the machine splits it into batches and makes the next request, which is sent bef
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -492,14 +492,14 @@ class NativeConsumer:
 
     def consume_through(
         self,
-        deserialize: Callable[[list[Message], GoBack], list[tuple[Message, T]]],
+        deserialize: Callable[[list[Message], GoBack], tuple[Sequence[Message], list[T]]],
         max_messages: int | None,
         timeout_ms: float | None,
     ) -> list[T]:
         """What deserialize(messages, go_back) makes of the records that consume_batch() would hand out, without those of partitions of which
         end_work_on() came meanwhile. Until then nobody has them, and no commit covers them.
 
-        deserialize(): pairs of a message and what is handed out for it. go_back(partition, offset): what was taken from there on is not handed out.
+        deserialize(): some of the messages, and what is handed out for each. go_back(partition, offset): what was taken from there on is not handed out.
         Where deserialize() raises SerializationError it has gone back to the record; whoever is interrupted goes back by itself. Raises
         ConsumerStoppedException if end_work() came meanwhile: others go on from where it stood.
         """
@@ -507,15 +507,17 @@ class NativeConsumer:
         work = Work()
         self.at_work[call] = work
         try:
-            done = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
+            messages, made = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
             with self._taking, self._lock:
                 is_ours = self.at_work.pop(call, None) is not None
-                self.run.handed_out += bool(done)  # only now: a call of another worker meanwhile did not say that this is finished
+                self.run.handed_out += bool(made)  # only now: a call of another worker meanwhile did not say that this is finished
             if not is_ours:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
                 )
-            return [item for message, item in done if not work.ended or (message.topic, message.partition_id) not in work.ended]
+            if not work.ended:
+                return made
+            return [item for message, item in zip(messages, made, strict=True) if (message.topic, message.partition_id) not in work.ended]
         except SerializationError as exc:
             if (exc.topic, exc.partition) in work.ended:
                 return []  # it is another's to meet

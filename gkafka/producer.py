@@ -10,10 +10,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gkafka import records
 from gkafka.checks import check_count, check_flag, check_seconds, check_time_left, find_index
-from gkafka.common import CompressionType, TimestampType
+from gkafka.common import CompressionType
 from gkafka.config import ProducerConfig, build
+from gkafka.deliveryreports import Reports
 from gkafka.exceptions import (
     ConfigurationError,
     DeliveryError,
@@ -28,7 +28,6 @@ from gkafka.failures import Undelivered
 from gkafka.nativeproducer import NativeProducer
 from gkafka.ownedbroker import OwnedBroker
 from gkafka.partitioners import RandomPartitioner, random_partitioner
-from gkafka.records._message import Origin
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -173,7 +172,8 @@ class Producer:
         lane.open = True
         self._lane, self._generation = lane, engine.generation
         self._append = lane.produce if engine.takes_lanes else self.produce_slow
-        plain = engine.takes_lanes and self._serializer is None and self._reports is None and not self._synchronous
+        lane.report_to = self._my_reports if self._reports is not None else None
+        plain = engine.takes_lanes and self._serializer is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
             self.produce = lane.produce  # type: ignore[method-assign]
@@ -252,8 +252,6 @@ class Producer:
                     f"the serializer failed on {type(message).__name__}: {type(exc).__name__}: {exc}; it must return (message, partition_key)"
                 ) from exc
         delivery = self._append(message, partition_key, timestamp)
-        if self._reports is not None:
-            self._report(delivery, message, partition_key)
         if self._synchronous:
             self._wait_for(delivery)
         return delivery
@@ -310,6 +308,8 @@ class Producer:
             raise
         finally:
             self._bound(engine, lane)
+        if self._reports is not None:
+            self._my_reports().expect(delivery, message, key)
         return delivery
 
     def _wait_for(self, delivery: Delivery) -> None:
@@ -366,28 +366,12 @@ class Producer:
         lane.limit = min(self._look_at - 1, engine.settled_records + self._max_queued)
 
     # -- delivery reports ------------------------------------------------------------------------------------------------------
-    def _report_queue(self) -> Any:
-        """The calling worker's own queue of reports."""
-        queue = getattr(self._reports, "queue", None)
-        if queue is None:
-            queue = self._reports.queue = self._handler.Queue()
-        return queue
-
-    def _report(self, delivery: Delivery, message: Any, key: Any) -> None:
-        """Have the message's outcome put into the calling worker's queue."""
-        queue = self._report_queue()
-
-        def report(delivery: Delivery) -> None:
-            error = delivery.exception(0)
-            offset, stamp = (-1, -1) if error is not None else delivery.result(0)[2:]
-            record = delivery.record  # None: it was settled, and its memory given back, before anybody could ask for a report of it
-            topic, partition, its_key, value, headers, timestamp = record or (delivery.topic, delivery.partition, key, message, [], stamp)
-            origin = Origin(topic, partition, self._topic.partitions.get(partition))
-            size = len(its_key or b"") + len(value or b"")
-            kind = TimestampType.CREATE_TIME
-            queue.put((records.make_message(origin, offset, timestamp, kind, its_key, value, headers, size=size), error))
-
-        delivery.add_done_callback(report)
+    def _my_reports(self) -> Reports:
+        """Those of the calling worker."""
+        mine: Reports | None = getattr(self._reports, "mine", None)
+        if mine is None:
+            mine = self._reports.mine = Reports(self._handler, self._topic)
+        return mine
 
     def get_delivery_report(self, block: bool = True, timeout: float | None = None) -> tuple[Any, KafkaException | None]:
         """(message, error or None) of a message that this thread or greenlet produced and whose outcome is known.
@@ -395,25 +379,21 @@ class Producer:
         Its offset is -1 if there is an error or the broker did not say. Reports that nobody takes are kept. timeout: seconds, None is for
         ever. Raises the handler's QueueEmptyError (queue.Empty); ConfigurationError without delivery_reports=True or with sync=True.
         """
+        mine: Reports | None = getattr(self._reports, "mine", None)
+        if mine is not None and timeout is None and (report := mine.next_known()) is not None:
+            return report
         wait = INF if timeout is None else check_time_left("timeout", timeout)
         if self._running:
             self._parts()
         if self._reports is None:
             raise ConfigurationError("get_delivery_report needs delivery_reports=True, and not sync=True")
-        report: tuple[Any, KafkaException | None] = self._report_queue().get(block, None if wait == INF else wait)
-        return report
+        return self._my_reports().take(block, None if wait == INF else wait)
 
     # -- documented with an underscore -----------------------------------------------------------------------------------------
     def _produce(self, message_partition_tup: tuple[tuple[bytes | None, bytes | None], int]) -> None:
         """Accept a message whose partition is chosen: ((partition_key, message), partition id)."""
         (key, message), partition = message_partition_tup
-        self._accept_chosen(message, key, partition)
-
-    def _accept_chosen(self, message: Any, key: Any, partition: int) -> Delivery:
-        delivery = self._accept(message, key, partition, None)
-        if self._reports is not None:
-            self._report(delivery, message, key)
-        return delivery
+        self._accept(message, key, partition, None)
 
     def _send_request(
         self, message_batch: Iterable[tuple[tuple[bytes | None, bytes | None], int]], owned_broker: OwnedBroker | None = None
@@ -422,7 +402,7 @@ class Producer:
 
         They go to the leaders of their partitions, whichever broker was thought to be that.
         """
-        sent = [self._accept_chosen(message, key, partition) for (key, message), partition in message_batch]
+        sent = [self._accept(message, key, partition, None) for (key, message), partition in message_batch]
         for delivery in sent:
             delivery.result()
 

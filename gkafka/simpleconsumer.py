@@ -24,7 +24,7 @@ from gkafka.checks import (
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build, check_keywords
 from gkafka.core.offsets import Committed
-from gkafka.deserializing import Deserialized, GoBack, give_back
+from gkafka.deserializing import Deserializers, by_both
 from gkafka.exceptions import (
     ConfigurationError,
     ConsumerStoppedException,
@@ -32,7 +32,6 @@ from gkafka.exceptions import (
     KafkaException,
     NoPartitionsForConsumerException,
     OffsetRequestFailedError,
-    SerializationError,
 )
 from gkafka.explaining import Explanation, stopped
 from gkafka.lifetime import ends
@@ -152,7 +151,7 @@ class SimpleConsumer:
         self._reset_on_start, self._reset_on_fetch, self._compacted = reset_offset_on_start, reset_offset_on_fetch, compacted_topic
         self._generation_id = check_count("generation_id", generation_id, low=-1)
         self._consumer_id = check_text("consumer_id", consumer_id)
-        self._deserializer = deserializer
+        self._deserializers = Deserializers(cluster, None if deserializer is None else by_both(deserializer))
         self._wanted = self._check_partitions(partitions)
         self._engine: NativeConsumer | None = None
         self._stood_at: dict[int, int] = {}  # partition -> next offset, where the last run ended
@@ -163,7 +162,6 @@ class SimpleConsumer:
         self._resume_at: dict[int, int] = {}
         self._may_commit: Callable[[], bool] = lambda: True
         self._may_deliver: Callable[[], bool] | None = None
-        self._is_at_one = False
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._committed_at = self._handler.monotonic()
@@ -350,24 +348,13 @@ class SimpleConsumer:
 
     def _next_ready(self) -> Any | None:
         """The next message if it lies at hand and nothing else is to be done first."""
-        engine, deserializer = self._engine, self._deserializer
+        engine, make = self._engine, self._deserializers.make
         if engine is None or not self._running or self._error is not None:
             return None
-        if deserializer is None:
+        if make is None:
             return engine.take_next()
-        run, may_deliver = engine.run, engine.may_deliver
-        if self._is_at_one or (may_deliver is not None and not may_deliver()) or (message := run.peek()) is None:
-            return None
-        self._is_at_one = True  # of several callers one is served: the others' way claims what it takes
-        try:
-            value, key = deserializer(message.value, message.partition_key)
-        except Exception as exc:
-            raise _not_deserialized(message, exc) from exc
-        finally:
-            self._is_at_one = False
-        made: Deserialized = object.__new__(Deserialized)  # for each message: without a call
-        made._message, made.key, made.partition_key, made.value = message, key, key, value
-        return made if run.take(message) else None
+        may_deliver = engine.may_deliver
+        return None if may_deliver is not None and not may_deliver() else engine.run.made(make, True)
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
@@ -392,25 +379,9 @@ class SimpleConsumer:
         return messages
 
     def _take(self, engine: NativeConsumer, wanted: int | None, timeout_ms: float) -> list[Any]:
-        deserializer = self._deserializer
-        if deserializer is None:
+        if self._deserializers.make is None:
             return engine.consume_batch(wanted, timeout_ms)
-        return engine.consume_through(lambda messages, go_back: self._deserialize(messages, go_back, deserializer), wanted, timeout_ms)
-
-    def _deserialize(
-        self, messages: Sequence[Message], go_back: GoBack, deserializer: Callable[[Any, Any], tuple[Any, Any]]
-    ) -> list[tuple[Message, Any]]:
-        """Apply the deserializer. Where it fails, the messages before are handed out, and the position goes back to the one that failed."""
-        done: list[tuple[Message, Any]] = []
-        for message in messages:
-            try:
-                done.append((message, _deserialized(message, deserializer)))
-            except Exception as exc:
-                give_back(go_back, messages[len(done) :])
-                if done:
-                    break  # the next call fails, with nothing before it
-                raise _not_deserialized(message, exc) from exc
-        return done
+        return engine.consume_through(lambda messages, go_back: self._deserializers.apply(go_back, messages, 0), wanted, timeout_ms)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""
@@ -558,17 +529,6 @@ def partition_id_of(topic: Topic, partition: Any) -> int:
 
 FIRST_TIMESTAMP_MS = 1_000_000_000_000
 """September 2001: no record has an older timestamp, no partition that many records in practice."""
-
-
-def _not_deserialized(message: Message, error: Exception) -> SerializationError:
-    topic, partition, offset = message.topic, message.partition_id, message.offset
-    text = f"deserializer failed on {topic}[{partition}] offset {offset}: {type(error).__name__}: {error}"
-    return SerializationError(text, topic=topic, partition=partition, offset=offset)
-
-
-def _deserialized(message: Message, deserializer: Callable[[Any, Any], tuple[Any, Any]]) -> Deserialized:
-    value, key = deserializer(message.value, message.partition_key)
-    return Deserialized(message, key, value)
 
 
 def _auto_commit(me: weakref.ref[SimpleConsumer]) -> None:

@@ -10,21 +10,25 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from gkafka.common import TimestampType, TopicPartition
 from gkafka.exceptions import KafkaTimeoutError
 from gkafka.records._check import HEADER_BYTES, MAX_BATCH_BYTES, Headers, check_seal
 from gkafka.records._legacy_write import Row, check_legacy, decode_message_set, encode_message_set
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._pure_memory import NULL, SMALL, SMALLS, Memory, Pool, read_blob, read_varint, size_of, varint
+from gkafka.records._pure_read import make_message
 from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
 from gkafka.records._split import Cut, cuts
 from gkafka.records.compression import compress, decompress
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from gkafka.records._pure_write import Appender
 
-__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery", "call_back"]
+__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery", "FutureDelivery", "Report", "call_back"]
 
 FULL, BIG, ODD = -1, -2, -3  # why a record was not appended: see Batch._put
 RUN_BYTES = 16
@@ -394,6 +398,12 @@ class Batch:
             plain = self._plain = bytes(decompress(self._codec, memoryview(memory)[HEADER_BYTES:], max_bytes=self.size))
         return plain, 0
 
+    def _offset_and_timestamp_of(self, number: int) -> tuple[int, int]:
+        """Of that record, once it is delivered: the offset, -1 if the broker did not say, and the timestamp, the broker's if it set one."""
+        index = number - self.first
+        timestamp = self.log_append_time if self.log_append_time >= 0 else self._timestamp_of(index)
+        return (self.base_offset + index if self.base_offset >= 0 else -1), timestamp
+
     def _timestamp_of(self, index: int) -> int:
         run = bisect_right(self._run_firsts, index)
         return self._run_timestamps[run - 1] if run else self.base_timestamp
@@ -603,13 +613,7 @@ class Delivery:
         batch = self._settled(timeout)
         if batch.error is not None:
             raise fresh_error(batch, self)
-        index = self.index - batch.first
-        return RecordMetadata(
-            batch.topic,
-            batch.partition,
-            batch.base_offset + index if batch.base_offset >= 0 else -1,
-            batch.log_append_time if batch.log_append_time >= 0 else batch._timestamp_of(index),
-        )
+        return RecordMetadata(batch.topic, batch.partition, *batch._offset_and_timestamp_of(self.index))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The record's error, as `result` raises it, None if it was delivered. Raises KafkaTimeoutError after timeout seconds."""
@@ -662,3 +666,82 @@ class Delivery:
         error = batch.error
         state = "pending" if not batch.done else "delivered" if error is None else f"failed: {type(error).__name__}"
         return f"<{type(self).__name__} {self.topic}-{self.partition} #{self.index}: {state}>"
+
+
+class FutureDelivery(Delivery):
+    """A delivery with the callbacks of kafka-python's future. A subclass tells what they are told:
+
+    metadata_class: the namedtuple (topic, partition, TopicPartition, offset, timestamp); told_error(delivery): the error as it is to be told, of one
+    that failed; not_callable(fn): the error to raise for what cannot be called.
+    """
+
+    __slots__ = ()
+    metadata_class: ClassVar[Callable[..., Any]]
+
+    @staticmethod
+    def told_error(delivery: Any) -> BaseException | None: ...
+    @staticmethod
+    def not_callable(f: Any) -> Exception:
+        raise NotImplementedError
+
+    def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, metadata, **kwargs) when the record is delivered."""
+        return self._tell(True, f, args, kwargs)
+
+    def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
+        """Call f(*args, exception, **kwargs) when it fails."""
+        return self._tell(False, f, args, kwargs)
+
+    def _tell(self, good: bool, f: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        kind = type(self)
+        if not callable(f):
+            raise kind.not_callable(f)
+
+        def tell(delivery: Delivery) -> None:
+            batch = delivery._settled(0)
+            if (batch.error is None) is not good:
+                return
+            if good:
+                place = TopicPartition(batch.topic, batch.partition)
+                f(*args, kind.metadata_class(*place, place, *batch._offset_and_timestamp_of(delivery.index)), **kwargs)
+            else:
+                f(*args, kind.told_error(delivery), **kwargs)
+
+        self.add_done_callback(tell)
+        return self
+
+
+class Report:
+    """A message and what became of it, as pykafka's producers report it: to be called with its delivery, whereupon it stands in `reports.known`.
+
+    reports: also has `waits`, which is true while somebody waits for them, and `wake()`.
+    """
+
+    __slots__ = ("_delivery", "_reports", "key", "message")
+    _delivery: Delivery
+
+    def __init__(self, reports: Any, message: Any, key: Any) -> None:
+        self._reports, self.message, self.key = reports, message, key
+
+    def __call__(self, delivery: Delivery) -> None:
+        reports, self._reports = self._reports, None
+        self._delivery = delivery
+        reports.known.append(self)
+        if reports.waits:
+            reports.wake()
+
+    def outcome(self, origins: dict[int, Any], origin_of: Callable[[int], Any]) -> tuple[Any, BaseException | None] | None:
+        """(the message, its error or None). None in a child process, whose they are not. The offset is -1 if it failed or the broker did not say.
+
+        origins: the context of messages by partition; origin_of(partition) makes one that is not there yet.
+        """
+        batch = self._delivery.batch.part(self._delivery.index)
+        if batch._pool.pid != os.getpid():
+            return None
+        error = None if batch.error is None else fresh_error(batch, self._delivery)
+        offset, timestamp = batch._offset_and_timestamp_of(self._delivery.index)
+        kind = TimestampType.LOG_APPEND_TIME if batch.log_append_time >= 0 else TimestampType.CREATE_TIME
+        origin = origins.get(batch.partition) or origin_of(batch.partition)
+        size = len(self.key or b"") + len(self.message or b"")
+        message = make_message(origin, offset if error is None else -1, timestamp, kind, self.key, self.message, [], size=size)
+        return message, error

@@ -8,7 +8,7 @@ from time import time_ns
 from typing import Any
 
 from gkafka.records._check import plain
-from gkafka.records._pure_batch import Delivery
+from gkafka.records._pure_batch import Delivery, Report
 from gkafka.records._pure_write import Appender
 
 __all__ = ["Lane"]
@@ -20,13 +20,15 @@ class Lane:
     """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
 
     owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: of the choice of partitions, not 0. open: while
-    it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner.
+    it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
+    calling worker's reports, in which there is one of each record that this appends; None: nobody wants any.
     """
 
     def __init__(self, owner: Any, appender: Appender, topic: str, *, seed: int) -> None:
         self.owner, self.appender, self.topic = owner, appender, topic
         self.accepted = self.limit = 0
         self.open = False
+        self.report_to: Callable[[], Any] | None = None
         self._ids: list[int] = []
         self._found: Any = None
         self._partitioner: Callable[[list[Any], Any], Any] | None = None
@@ -79,7 +81,10 @@ class Lane:
                 self.accepted += 1
         if index < 0:
             return self.owner.produce_slow(message, partition_key, timestamp, *chose)
-        return Delivery(batch, index)
+        delivery = Delivery(batch, index)
+        if self.report_to is not None:
+            delivery.add_done_callback(Report(self.report_to(), message, partition_key))
+        return delivery
 
     def _takes(self) -> bool:
         """May this append at all now?"""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from gkafka.records._pure_read import Message, Records
 
 __all__ = ["Run"]
+
+T = TypeVar("T")
 
 
 class Run:
@@ -19,7 +21,7 @@ class Run:
     handed out by it and others, or were about to be; seen: that number when the application asked last, with which it is done. guard: held for each step; None where there is one thread.
     """
 
-    __slots__ = ("_clock", "_guard", "_pid", "handed_out", "left", "queue", "seen", "until")
+    __slots__ = ("_clock", "_guard", "_is_making", "_pid", "handed_out", "left", "queue", "seen", "until")
 
     def __init__(self, clock: Callable[[], float], guard: AbstractContextManager[Any] | None = None) -> None:
         self._clock = clock
@@ -28,6 +30,7 @@ class Run:
         self.until = 0.0
         self._guard: AbstractContextManager[Any] = guard or nullcontext()
         self._pid = os.getpid()
+        self._is_making = False
 
     def _reader(self) -> Records | None:
         if self.left <= 0 or self.queue is None or self._pid != os.getpid() or self._clock() >= self.until:
@@ -46,9 +49,9 @@ class Run:
         with self._guard:
             return reader.step(self.queue)
 
-    def several(self, most: int, max_bytes: int) -> list[Message]:
-        """The next ones, so many; none if there may be fewer, or more than max_bytes of them."""
-        reader = self._reader()
+    def several(self, max_bytes: int, most: int) -> list[Message]:
+        """The next ones, so many; none if these are many, which are better taken together, or if there may be fewer, or more than max_bytes of them."""
+        reader = self._reader() if most <= 100 else None
         if reader is None:
             return []
         self.seen = self.handed_out
@@ -58,23 +61,35 @@ class Run:
         self.left -= len(messages)
         return messages
 
-    def peek(self) -> Message | None:
-        """The same message, with nothing moved."""
-        reader = self._reader()
+    def made(self, make: Callable[[Message], T], tells: bool) -> T | None:
+        """What make(message) makes of the next one, whose position moves behind it when that is done.
+
+        None as next() says; also where it is another's by then, where another caller is at this, and, unless it tells, where make() raises: who asks
+        in another way is told.
+        """
+        reader = None if self._is_making else self._reader()
         if reader is None:
             return None
         self.seen = self.handed_out
         with self._guard:
-            return reader.peek(self.queue)
-
-    def take(self, message: Message) -> bool:
-        """Move behind what peek() has given. False: it is not the next one any more."""
+            message = reader.peek(self.queue)
+        if message is None:
+            return None
+        self._is_making = True
+        try:
+            thing = make(message)
+        except Exception:
+            if tells:
+                raise
+            return None
+        finally:
+            self._is_making = False
         reader = self._reader()
         if reader is None:
-            return False
+            return None
         self.handed_out += 1
         with self._guard:
             if not reader.step_to(self.queue, message.offset):
-                return False
+                return None
         self.left -= 1
-        return True
+        return thing

@@ -28,7 +28,7 @@ from gkafka.records._check import (
     record_size,
     too_large,
 )
-from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery, call_back
+from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery, FutureDelivery, Report, call_back
 from gkafka.records._pure_memory import Budget, Pool, live_buffers, murmur2
 from gkafka.records._results import Record, RecordMetadata, run_callback
 
@@ -37,8 +37,10 @@ __all__ = [
     "Batch",
     "Budget",
     "Delivery",
+    "FutureDelivery",
     "Record",
     "RecordMetadata",
+    "Report",
     "call_back",
     "check_record",
     "live_buffers",

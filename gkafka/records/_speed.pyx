@@ -6,11 +6,15 @@ batches, `_speed_columns.pxi` makes columns of them, `_speed_write.pxi` writes t
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
+    ctypedef struct PyTypeObject
+    object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
+    void PyTuple_SET_ITEM(object of, Py_ssize_t at, object item)
 
 cdef extern from "_crc.h" nogil:
     void gkafka_crc_init() noexcept
@@ -46,6 +50,12 @@ def crc32c(data, uint32_t value=0, *, bint portable=False):
         return value
     finally:
         PyBuffer_Release(&view)
+
+
+cdef inline void set_item(found, Py_ssize_t at, item):
+    """Fill a tuple, or one of a subclass, that is being made."""
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(found, at, item)
 
 
 # Kafka's numbers are big-endian and unaligned.

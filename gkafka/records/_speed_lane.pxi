@@ -6,7 +6,8 @@ cdef class Lane:
     """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
 
     owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: of the choice of partitions, not 0. open: while
-    it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner.
+    it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
+    calling worker's reports, in which there is one of each record that this appends; None: nobody wants any.
     """
 
     cdef readonly object owner
@@ -15,6 +16,7 @@ cdef class Lane:
     cdef readonly Py_ssize_t accepted
     cdef public Py_ssize_t limit
     cdef public bint open
+    cdef public object report_to
     cdef _Topic found
     cdef object partitioner
     cdef list partitions
@@ -75,6 +77,7 @@ cdef class Lane:
         cdef object chosen = None
         cdef object its_id
         cdef Batch batch
+        cdef Delivery delivery
         cdef PyObject* entry
         cdef Py_ssize_t number
         cdef int64_t stamp
@@ -118,7 +121,10 @@ cdef class Lane:
         if stamp < 0 or _put(batch, message, partition_key, None, stamp, appender.max_record_bytes) != DONE:
             return self.slow(message, partition_key, timestamp, chosen, number)
         self.accepted += 1
-        return new_delivery(batch)
+        delivery = new_delivery(batch)
+        if self.report_to is not None:
+            delivery.add_done_callback(Report(self.report_to(), message, partition_key))
+        return delivery
 
     cdef inline int draw(self):
         """One of the partitions, by chance."""

@@ -315,7 +315,6 @@ cdef class Message:
         return f"<{type(self).__name__} {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
 
 
-cdef object tuple_new = tuple.__new__
 
 
 @cython.no_gc
@@ -369,23 +368,20 @@ cdef class Row(Message):
     def with_values(self, key, value):
         """It as a tuple, with a key and a value that may be deserialized."""
         cdef object headers = self.headers
-        return tuple_new(
-            _rows.ConsumerRecord,
-            (
-                self.topic,
-                self.partition,
-                self.offset,
-                self.timestamp,
-                self.timestamp_type,
-                key,
-                value,
-                headers,
-                None,
-                self.key_size,
-                self.value_size,
-                _rows.header_size(headers) if headers else -1,
-            ),
-        )
+        cdef object found = PyType_GenericAlloc(<PyTypeObject*> _rows.ConsumerRecord, 12)
+        set_item(found, 0, self.topic)
+        set_item(found, 1, self.partition)
+        set_item(found, 2, self.offset)
+        set_item(found, 3, self.timestamp)
+        set_item(found, 4, self.timestamp_type)
+        set_item(found, 5, key)
+        set_item(found, 6, value)
+        set_item(found, 7, headers)
+        set_item(found, 8, None)
+        set_item(found, 9, self.key_size)
+        set_item(found, 10, self.value_size)
+        set_item(found, 11, _rows.header_size(headers) if headers else -1)
+        return found
 
     def __len__(self):
         return len(self._fields)
@@ -461,10 +457,14 @@ _common.Message.register(Message)
 
 def make_message(context, offset, timestamp, timestamp_type, key, value, headers, *, compression_type=_CompressionType.NONE, size=0):
     """A message of given parts, as if it had been read."""
+    return message_of(context, offset, timestamp, _TimestampType(timestamp_type), key, value, headers, _CompressionType(compression_type), size)
+
+
+cdef Message message_of(context, offset, timestamp, timestamp_type, key, value, headers, compression_type, size):
     cdef Message message = Message.__new__(Message)
     cdef bytes tail = _message.pack_headers(headers) if headers else b""
     cdef object copy = bytes_view((key or b"") + (value or b"") + tail)
-    message.source = new_source(copy, context, _TimestampType(timestamp_type), _CompressionType(compression_type))
+    message.source = new_source(copy, context, timestamp_type, compression_type)
     message.key_at = address_of(copy)
     message.key_size = -1 if key is None else len(key)
     message.value_at = message.key_at + (0 if key is None else len(key))

@@ -14,6 +14,7 @@ cdef class Run:
     cdef public long long handed_out, seen
     cdef object clock
     cdef long forks
+    cdef bint is_making
 
     def __init__(self, clock, guard=None):
         self.clock = clock
@@ -37,9 +38,9 @@ cdef class Run:
         self.handed_out += 1  # before the step: who takes the partition away looks at it afterwards, and must find what was handed out
         return reader.step(self.queue)
 
-    def several(self, Py_ssize_t most, long long max_bytes):
-        """The next ones, so many; none if there may be fewer, or more than max_bytes of them."""
-        cdef Records reader = self.reader()
+    def several(self, long long max_bytes, most):
+        """The next ones, so many; none if these are many, which are better taken together, or if there may be fewer, or more than max_bytes of them."""
+        cdef Records reader = self.reader() if most <= 100 else None
         cdef list messages
         if reader is None:
             return []
@@ -49,21 +50,34 @@ cdef class Run:
         self.left -= len(messages)
         return messages
 
-    def peek(self):
-        """The same message, with nothing moved."""
-        cdef Records reader = self.reader()
+    def made(self, make, bint tells):
+        """What make(message) makes of the next one, whose position moves behind it when that is done.
+
+        None as next() says; also where it is another's by then, where another caller is at this, and, unless it tells, where make() raises: who asks
+        in another way is told.
+        """
+        cdef Records reader = None if self.is_making else self.reader()
+        cdef Message message
         if reader is None:
             return None
         self.seen = self.handed_out
-        return reader.peek(self.queue)
-
-    def take(self, Message message not None):
-        """Move behind what peek() has given. False: it is not the next one any more."""
-        cdef Records reader = self.reader()
+        message = reader.peek(self.queue)
+        if message is None:
+            return None
+        self.is_making = True
+        try:
+            thing = make(message)
+        except Exception:
+            if tells:
+                raise
+            return None
+        finally:
+            self.is_making = False
+        reader = self.reader()
         if reader is None:
-            return False
+            return None
         self.handed_out += 1
         if not reader.step_to(self.queue, message.offset):
-            return False
+            return None
         self.left -= 1
-        return True
+        return thing

@@ -300,7 +300,6 @@ class KafkaConsumer:
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[Any]]:
         """Records by partition, as soon as there are some; {} if none came within timeout_ms. max_records: at most so many, None is
         max_poll_records. The call says that what the last one returned is finished."""
-        self._check_open()
         if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
             raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: must be a number, 0 or more")
         wanted = self.config["max_poll_records"] if max_records is None else max_records
@@ -308,6 +307,9 @@ class KafkaConsumer:
             raise WrongTypeError(f"max_records={wanted!r}: must be a whole number, 1 or more")
         if wanted < 1:
             raise IllegalArgumentError(f"max_records={wanted!r}: must be 1 or more")
+        if (consumer := self._consumer) is not None and not self._closed and (taken := consumer.few_ready(wanted)):
+            return {TopicPartition(taken[0].topic, taken[0].partition): taken}  # all of one batch that is open
+        self._check_open()
         until = self._handler.monotonic() + timeout_ms / 1000
         while (consumer := self._consumer) is None:
             left = until - self._handler.monotonic()
