@@ -40,9 +40,9 @@ NO_BROKER = (
     *sorted(file.relative_to(ROOT).as_posix() for file in ROOT.glob("tests/test_*.py")),
 )
 """Pure ones that talk to nobody: neither to a broker, not even one in their own process, nor to another peer (tests/net)."""
-TWICE = ("tests/public", "tests/reading", "tests/regressions", "tests/spark")
+TWICE = ("tests/public", "tests/reading", "tests/regressions")
 """The rooms above the records run once more, on the Python twin (tests/records takes both implementations as a parameter) and with handlers that write
-down what is asked of them; without what is thorough."""
+down what is asked of them; without what is thorough. tests/spark does so in `make thorough`: tests/spark/live/test_connect.py has tasks on the twin."""
 
 LESS_URGENT = ("nice", "-n", "5")
 
@@ -80,7 +80,7 @@ CYTHON = {"GKAFKA_IMPL": "cython"}
 
 
 def pure(marks: str) -> Stage:
-    return Stage("pure", 6, marks, ["tests"], left_out=WITH_KAFKA, environment=CYTHON)
+    return Stage("pure", 5, marks, ["tests"], left_out=WITH_KAFKA, environment=CYTHON)
 
 
 def with_kafka(marks: str) -> Stage:
@@ -88,9 +88,9 @@ def with_kafka(marks: str) -> Stage:
     return Stage("kafka", 3, marks, WITH_KAFKA, more=["--no-loadscope-reorder"])
 
 
-def twin(marks: str) -> Stage:
+def twin(marks: str, rooms: Sequence[str] = TWICE) -> Stage:
     environment = {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording"}
-    return Stage("twin", 4, marks, TWICE, left_out=WITH_KAFKA, environment=environment)
+    return Stage("twin", 4, marks, rooms, left_out=WITH_KAFKA, environment=environment)
 
 
 def demo() -> Stage:
@@ -101,7 +101,10 @@ def demo() -> Stage:
 PLANS: dict[str, tuple[list[Stage], list[Stage]]] = {
     "check": ([Stage("check", 4, QUICK, NO_BROKER, environment=CYTHON)], []),
     "test": ([with_kafka(QUICK), demo(), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}")], [pure(QUICK)]),
-    "thorough": ([with_kafka(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}")], [pure(THOROUGH)]),
+    "thorough": (
+        [with_kafka(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}"), twin(QUICK, ["tests/spark"])],
+        [pure(THOROUGH)],
+    ),
 }
 """What is played: runs in front, one after the other, and those beside them, one after the other, too."""
 
