@@ -17,7 +17,7 @@ from gkafka.broker import CONTROL, OFFSETS, Broker
 from gkafka.checks import check_name, check_text, check_topic_name
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff
-from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo
+from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo, read_topics
 from gkafka.core.offsets import coordinator_of, coordinator_request
 from gkafka.exceptions import (
     AuthenticationError,
@@ -318,6 +318,11 @@ class Cluster:
         return min((b.ready_at for b in self._candidates()), default=now + TICK_S)
 
     def _on_metadata(self, broker: Broker, asked: MetadataRequest, response: MetadataResponse | None, error: KafkaException | None) -> None:
+        topics: Mapping[str, TopicInfo] = {}
+        if response is not None:
+            for read in read_topics(response, epochs=_tells_epochs(broker.versions)):
+                topics = read
+                self._handler.checkpoint()  # between those of 10,000 partitions others get their turns
         now = self._handler.monotonic()
         gone: list[Broker] = []
         with self._lock:
@@ -344,7 +349,7 @@ class Cluster:
                 self._failures.clear()
                 self._refusal = None
                 self.versions = broker.versions or self.versions
-                self.metadata.on_response(asked, response, now, epochs=_tells_epochs(broker.versions))
+                self.metadata.on_response(asked, response, now, topics)
                 gone = self._follow_brokers()
             done, self._round = self._round, self._handler.Event()
         if error is not None:

@@ -58,6 +58,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "membership",
             "membershipprotocol",
             "consumerqueues",
+            "deliveryreports",
             "deserializing",
             "explaining",
             "fetchdriver",

@@ -7,7 +7,7 @@ outcome. Whoever needs a topic adds it to the interest and asks the owner to pol
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka.checks import is_topic_name
@@ -15,13 +15,13 @@ from gkafka.core.backoff import Backoff, Retry
 from gkafka.exceptions import BrokerError, error_for
 from gkafka.hosts import is_address
 from gkafka.logs import get_logger
-from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo"]
+__all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo", "read_topics"]
 
 log = get_logger(__name__)
 
@@ -35,6 +35,9 @@ DISPUTED_S = 30.0
 """How long the leader that an epoch names must have refused it before an older one is believed: much longer than an election takes to get around."""
 DISPUTE_ENDS_S = 10.0
 """A refusal this long after the one before it has nothing to do with it: whoever is refused asks again every second."""
+
+SLICE = 500
+"""Partitions of an answer that are looked at before others get their turn."""
 
 
 class BrokerInfo(NamedTuple):
@@ -172,22 +175,26 @@ class Metadata:
         return self.topic(name) is None and (name in self._written or name not in self._known)
 
     # -- what came -----------------------------------------------------------------------------------------------------
-    def on_response(self, asked: MetadataRequest, response: MetadataResponse, now: float, *, epochs: bool = True) -> None:
+    def on_response(
+        self, asked: MetadataRequest, response: MetadataResponse, now: float, topics: Mapping[str, TopicInfo] | None = None
+    ) -> None:
         """Take an answer in. A topic that the answer leaves out although it was asked for is unknown from now on.
 
-        epochs: False does without the leader epochs that it tells: the broker is too old for them to be right.
+        topics: what `read_topics` has made of it; None: to be made here.
         """
+        if topics is None:
+            *_, topics = read_topics(response)
         self.brokers = {b.node_id: BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.controller_id = response.controller_id
         self.cluster_id = response.cluster_id or self.cluster_id
         wanted = self.topics.keys() if asked.topics is None else {topic.name for topic in asked.topics if topic.name is not None}
-        told = {t.name: t for t in response.topics if t.name is not None and (t.name in wanted or is_topic_name(t.name))}
-        topics = dict(self.topics)
+        told = {name: topic for name, topic in topics.items() if name in wanted or is_topic_name(name)}
+        known = dict(self.topics)
         for name in wanted - told.keys():
-            self._drop(topics, name)
-        for name, topic in told.items():
-            self._take(topics, name, topic, epochs, now)
-        self.topics = topics
+            self._drop(known, name)
+        for topic in told.values():
+            self._take(known, topic, now)
+        self.topics = known
         if asked.topics is None:
             self.listings = self._listings_asked  # behind the topics: who waits for it reads them then
         self.version += 1
@@ -231,26 +238,15 @@ class Metadata:
             return topic.error.retriable
         return any(p.leader < 0 for p in topic.partitions.values())
 
-    def _take(self, topics: dict[str, TopicInfo], name: str, topic: MetadataResponseTopic, epochs: bool, now: float) -> None:
-        error = error_for(topic.error_code, topic=name, api="Metadata")
-        partitions = {
-            p.partition_index: PartitionInfo(
-                p.partition_index,
-                p.leader_id,
-                p.leader_epoch if epochs else -1,
-                tuple(p.replica_nodes),
-                tuple(p.isr_nodes),
-                error_for(p.error_code, topic=name, partition=p.partition_index, api="Metadata"),
-            )
-            for p in topic.partitions
-        }
-        old = topics.get(name)
-        if old is not None and error is None and old.topic_id == topic.topic_id:
-            partitions = {i: self._newer(name, old.partitions.get(i), p, now) for i, p in partitions.items()}
+    def _take(self, known: dict[str, TopicInfo], topic: TopicInfo, now: float) -> None:
+        name, old = topic.name, known.get(topic.name)
+        if old is not None and topic.error is None and old.topic_id == topic.topic_id:
+            before = old.partitions
+            topic = topic._replace(partitions={i: self._newer(name, before.get(i), p, now) for i, p in topic.partitions.items()})
         elif old is not None:
-            self._drop(topics, name)
-        topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
-        if error is None and partitions:
+            self._drop(known, name)
+        known[name] = topic
+        if topic.error is None and topic.partitions:
             self._known.add(name)
         if topic.topic_id != NO_TOPIC_ID:
             self.names_by_id[topic.topic_id] = name
@@ -343,3 +339,32 @@ class Metadata:
             return False
         known.partitions[partition] = info._replace(leader=leader, leader_epoch=epoch)
         return True
+
+
+def read_topics(response: MetadataResponse, *, epochs: bool = True) -> Iterator[dict[str, TopicInfo]]:
+    """An answer's topics by name, made in slices: the same dict again and again, whole with the last one.
+
+    epochs: False does without the leader epochs that it tells: the broker is too old for them to be right.
+    """
+    found: dict[str, TopicInfo] = {}
+    since = 0
+    for topic in response.topics:
+        if (name := topic.name) is None:
+            continue
+        partitions: dict[int, PartitionInfo] = {}
+        for p in topic.partitions:
+            partitions[p.partition_index] = PartitionInfo(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch if epochs else -1,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                error_for(p.error_code, topic=name, partition=p.partition_index, api="Metadata"),
+            )
+            since += 1
+            if since >= SLICE:
+                since = 0
+                yield found
+        error = error_for(topic.error_code, topic=name, api="Metadata")
+        found[name] = TopicInfo(name, topic.topic_id, topic.is_internal, partitions, error)
+    yield found

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gkafka.core.backoff import Backoff
-from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo, Metadata
+from gkafka.core.metadata import NO_TOPIC_ID, SLICE, BrokerInfo, Metadata, read_topics
 from gkafka.exceptions import InvalidTopic, UnknownTopicOrPartition
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from tests.core.fakes import TOPIC_ID, told
@@ -148,6 +148,16 @@ def test_who_looks_while_an_answer_is_taken_in_sees_nothing_of_it(at: int) -> No
     assert seen == [(False, {"old"})]
     assert (set(rig.metadata.topics), rig.metadata.listings) == ({"new0", "new1", "new2"}, listing + 1)
     assert set(topics) == {"old"}, "what somebody iterates over does not change"
+
+
+def test_a_large_answer_is_read_in_slices() -> None:
+    answer = told(dict.fromkeys(range(SLICE * 2), 1), topic="first")
+    answer.topics += told(dict.fromkeys(range(SLICE // 2), 1), topic="second").topics
+    sizes = [(sorted(topics), sum(len(topic.partitions) for topic in topics.values())) for topics in read_topics(answer)]
+    assert len(sizes) == 3
+    assert sizes[-1] == (["first", "second"], SLICE * 5 // 2)
+    *_, topics = read_topics(answer, epochs=False)
+    assert {p.leader_epoch for topic in topics.values() for p in topic.partitions.values()} == {-1}
 
 
 def test_who_iterates_over_topics_is_not_disturbed_by_one_that_is_forgotten() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -636,6 +637,20 @@ def test_large_answers_are_decoded_off_the_hub(make_cluster: Any, connect: Any, 
     consumer = client.get_consumer("t0")
     assert len(consumer.consume(LIMIT_S * 1000).value) == 100_000
     assert "decode" not in apart
+
+
+def test_metadata_of_many_partitions_let_others_in(make_cluster: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = connect(make_cluster(topics={"t": 3000}))
+    seen: list[str] = []
+    checkpoint = client.handler.checkpoint
+
+    def spy() -> None:
+        seen.append(sys._getframe(1).f_code.co_name)
+        checkpoint()
+
+    monkeypatch.setattr(client.handler, "checkpoint", spy)
+    assert len(client.topics["t"].partitions) == 3000
+    assert seen.count("_on_metadata") >= 6
 
 
 def test_a_fetch_of_many_partitions_is_decoded_off_the_hub(make_cluster: Any, connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
