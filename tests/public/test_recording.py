@@ -90,6 +90,8 @@ def consume_in_a_group(client: KafkaClient, brokers: MockCluster) -> None:
         assert until(lambda: bool(brokers.committed("h")), LIMIT_S, client.handler.sleep)
     with topic.get_simple_consumer(consumer_timeout_ms=60_000) as consumer:
         assert len(list(islice(consumer, 53))) == 53
+    with topic.get_balanced_consumer(consumer_group="m", managed=True, consumer_timeout_ms=60_000) as consumer:
+        assert len(list(islice(consumer, 10))) == 10
     assert brokers.committed("g")
 
 
