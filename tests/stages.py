@@ -88,9 +88,9 @@ def with_kafka(marks: str) -> Stage:
     return Stage("kafka", 3, marks, WITH_KAFKA, more=["--no-loadscope-reorder"])
 
 
-def twin(marks: str, rooms: Sequence[str] = TWICE) -> Stage:
+def twin(marks: str, rooms: Sequence[str] = TWICE, name: str = "twin") -> Stage:
     environment = {"GKAFKA_IMPL": "python", "GKAFKA_HANDLERS": "recording"}
-    return Stage("twin", 4, marks, rooms, left_out=WITH_KAFKA, environment=environment)
+    return Stage(name, 4, marks, rooms, left_out=WITH_KAFKA, environment=environment)
 
 
 def demo() -> Stage:
@@ -102,7 +102,7 @@ PLANS: dict[str, tuple[list[Stage], list[Stage]]] = {
     "check": ([Stage("check", 4, QUICK, NO_BROKER, environment=CYTHON)], []),
     "test": ([with_kafka(QUICK), demo(), twin(f"{QUICK} and not {ALSO_WITH_GREENLETS}")], [pure(QUICK)]),
     "thorough": (
-        [with_kafka(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}"), twin(QUICK, ["tests/spark"])],
+        [with_kafka(THOROUGH), twin(f"{QUICK} and {ALSO_WITH_GREENLETS}"), twin(QUICK, ["tests/spark"], "spark")],
         [pure(THOROUGH)],
     ),
 }

@@ -144,20 +144,17 @@ def test_a_copy_that_is_ended_by_anything_goes_on_without_loss_or_doubles(cluste
     assert copied(cluster) == copied(cluster, "from")
 
 
+@pytest.mark.parametrize(("more", "code"), [(["--follow"], 0), ([], 130)], ids=["follow", "once"])
 @pytest.mark.parametrize(("number", "which"), [(signal.SIGINT, "-b"), (signal.SIGTERM, "--to-bootstrap-server")])
-def test_following_may_be_ended_while_no_broker_answers(cluster: MockCluster, number: int, which: str) -> None:
+def test_it_may_be_ended_while_no_broker_answers(cluster: MockCluster, number: int, which: str, more: list[str], code: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         hosts = {"-b": cluster.bootstrap, which: f"127.0.0.1:{silent.getsockname()[1]}"}
-        command = ("copy", "from", "to", *itertools.chain(*hosts.items()))
-        with program(*command, "--follow") as process:
+        with program("copy", "from", "to", *itertools.chain(*hosts.items()), *more) as process:
             silent.accept()[0].close()
-            assert stop(process, number) == 0
+            assert stop(process, number) == code
             assert process.stderr is not None
-            assert process.stderr.read() == b""
-        with program(*command) as process:
-            silent.accept()[0].close()
-            assert stop(process, number) == 130
+            assert code or process.stderr.read() == b""
 
 
 def test_following_without_a_group_tells_what_was_under_way_when_it_ended(cluster: MockCluster) -> None:
