@@ -333,31 +333,45 @@ class UnderWay:
 
     def look(self) -> None:
         """Tell of those that have an outcome; for what is beyond the limit that of the oldest is waited for."""
-        while self._blocks and (self._count > UNDER_WAY or all(map(IS_DONE, self._blocks[0][1]))):
-            self._settle_block()
+        while self._blocks:
+            if self._count > UNDER_WAY:
+                self._settle_block(OUTCOME)
+            elif not self._blocks[0][1][-1].done() or not self._settle_block(OUTCOME_BY_NOW):
+                return
 
     def settle(self) -> None:
         """Have the outcome of all."""
         while self._blocks:
-            self._settle_block()
+            self._settle_block(OUTCOME)
 
-    def _settle_block(self) -> None:
+    def _settle_block(self, outcome: Callable[[Delivery], BaseException | None]) -> bool:
+        """Tell of the oldest block. False: not all of it has an outcome by now."""
+        from gkafka.exceptions import KafkaTimeoutError
+
         numbers, deliveries = self._blocks[0]
         told = 0
         try:
-            for error in map(OUTCOME, deliveries):
+            if not any(map(outcome, deliveries)):
+                told = len(deliveries)
+                self.report.delivered += told
+            for error in map(outcome, deliveries[told:]):
                 told += 1
                 if error is None:
                     self.report.delivered += 1
                 else:
                     self.report.not_delivered(numbers[told - 1], error)
+        except KafkaTimeoutError:
+            if outcome is OUTCOME:
+                raise
+            return False
         finally:  # Ctrl-C may come while one is waited for
             self._blocks[0] = numbers[told:], deliveries[told:]
             self._count -= told
         self._blocks.popleft()
+        return True
 
 
-IS_DONE, OUTCOME = methodcaller("done"), methodcaller("exception")
+OUTCOME, OUTCOME_BY_NOW = methodcaller("exception"), methodcaller("exception", 0)
 
 
 class Report:
