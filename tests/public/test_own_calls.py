@@ -243,6 +243,10 @@ def test_an_option_of_kafka_pythons_producer_costs_its_own_call(sender: Sender, 
 def test_a_callback_of_kafka_pythons_future_costs_its_own_call(sender: Sender) -> None:
     producer, done = sender(), []
     assert a_record(lambda: producer.send("t", b"value", partition=0).add_callback(done.append)) < SKIN + 1
+    producer.flush(60)
+    future = producer.send("t", b"value", partition=0)
+    producer.flush(60)
+    assert a_record(future.add_callback, done.append) < SKIN + 1, "it is called at once"
 
 
 @pytest.mark.parametrize(
