@@ -15,6 +15,7 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
     void PyTuple_SET_ITEM(object of, Py_ssize_t at, object item)
+    void PyObject_GC_UnTrack(object thing)
 
 cdef extern from "_crc.h" nogil:
     void gkafka_crc_init() noexcept

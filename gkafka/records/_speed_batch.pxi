@@ -385,6 +385,7 @@ cdef class Batch:
             set_item(found, 2, self.place)
         set_item(found, 2 + with_place, self.base_offset + index if self.base_offset >= 0 else -1)
         set_item(found, 3 + with_place, self.log_append_time if self.log_append_time >= 0 else self.timestamp_of(index))
+        PyObject_GC_UnTrack(found)  # texts and numbers: millions that somebody keeps are nothing to look at for the garbage collector
         return found
 
     cdef int64_t timestamp_of(self, Py_ssize_t index) noexcept:
@@ -798,7 +799,11 @@ cdef class FutureDelivery(Delivery):
         cdef _Outcome callback = _Outcome.__new__(_Outcome)
         if not callable(f):
             raise type(self).not_callable(f)
-        callback.fn, callback.given, callback.named, callback.good, callback.future_class = f, args, kwargs, good, type(self)
+        callback.fn = f
+        callback.given = args
+        callback.named = kwargs if kwargs else None
+        callback.good = good
+        callback.future_class = type(self)
         self.add_done_callback(callback)
         return self
 
@@ -827,8 +832,10 @@ cdef class _Outcome:
             outcome = batch.metadata_of(index, self.future_class.metadata_class, True)
         else:
             outcome = self.future_class.told_error(delivery_of(self.future_class, whole, index))
-        if self.given or self.named:
+        if self.named is not None:
             self.fn(*self.given, outcome, **self.named)
+        elif self.given:
+            self.fn(*self.given, outcome)
         else:
             self.fn(outcome)
         return 0
