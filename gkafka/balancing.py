@@ -314,7 +314,12 @@ class Balancing(abc.ABC):
         Waits while the group is being balanced and while this member has no partition. Raises ConsumerStoppedException after stop(), and what a
         worker met.
         """
-        messages = self._next(1, self._timeout_ms if check_flag("block", block) else 0)
+        if block is not True:
+            check_flag("block", block)
+        consumer = self._consumer
+        if consumer is not None and self._running and self._error is None and (message := consumer.next_ready()) is not None:
+            return message
+        messages = self._next(1, self._timeout_ms if block else 0)
         return messages[0] if messages else None
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:

@@ -340,13 +340,13 @@ class SimpleConsumer:
         """
         if block is not True or unblock_event is not None:
             _check_wait(block, unblock_event)
-        if (message := self._next_ready()) is not None:
+        if (message := self.next_ready()) is not None:
             return message
         self._handler.check_fork()
         messages = self._next(1, block, self._timeout_ms, unblock_event)
         return messages[0] if messages else None
 
-    def _next_ready(self) -> Any | None:
+    def next_ready(self) -> Any | None:
         """The next message if it lies at hand and nothing else is to be done first."""
         engine, make = self._engine, self._deserializers.make
         if engine is None or not self._running or self._error is not None:
@@ -386,7 +386,7 @@ class SimpleConsumer:
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""
         while True:
-            message = self._next_ready()
+            message = self.next_ready()
             if message is None:
                 message = self.consume(block=True)
             if message is None:

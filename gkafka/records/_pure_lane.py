@@ -53,7 +53,7 @@ class Lane:
                 appender._left = appender._every
                 appender.owner.checkpoint()
             appender._left -= 1
-        message = plain(message)
+        message, partition_key = plain(message), plain(partition_key)
         if not ids or not self._takes():
             return self.owner.produce_slow(message, partition_key, timestamp)
         chose: tuple[Any, ...] = ()

@@ -84,6 +84,8 @@ cdef class Lane:
         cdef int overflow = 0
         if message is not None and not PyBytes_CheckExact(message):
             message = plain(message)
+        if partition_key is not None and not PyBytes_CheckExact(partition_key):
+            partition_key = plain(partition_key)
         if appender.every:
             if not appender.left:
                 appender.left = appender.every
