@@ -1,6 +1,7 @@
 """Shapes of use: how fast gkafka is where options, calls, batches and partitions are as users have them, beside confluent-kafka or beside itself.
 
     python benchmarks/shapes.py [--rounds 3] [--gate] [--list] [--json FILE] [SHAPE ...]
+    python benchmarks/shapes.py --markdown FILE ...     (README's table, of what --json has written)
 
 Each measurement runs in a process of its own, on the stub broker, which is as fast as the wire; the two sides of a shape take turns. A shape is named in full,
 or by its beginning with a "*" behind it. What confluent-kafka has nothing for, and what a skin adds, is measured beside plain gkafka. A shape that
@@ -525,9 +526,25 @@ def run(names: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def markdown(files: Sequence[str]) -> str:
+    """README's table: ratios by what is done and what it is beside, and what is not ahead."""
+    rows = [row for file in files for row in json.loads(Path(file).read_text())]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        kind, _, what = row["shape"].partition("-")
+        groups.setdefault((kind, row["beside"]), []).append(f"{what} {row['ratio']:.2g}")
+    lines = ["| what | beside | ratios |", "|---|---|---|"]
+    lines += [f"| {kind} | {peer} | {', '.join(ratios)} |" for (kind, peer), ratios in groups.items()]
+    behind = [f"{row['shape']} {row['ratio']:.2g}" for row in rows if row["beside"] == "confluent" and row["ratio"] < 1]
+    return "\n".join([*lines, "", f"Not ahead of confluent-kafka: {', '.join(behind) or 'nothing of these'}."])
+
+
 def main() -> int:
     if sys.argv[1:2] == ["--measure"]:
         measure(*sys.argv[2:5])
+    if sys.argv[1:2] == ["--markdown"]:
+        print(markdown(sys.argv[2:]))
+        return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help="default: all")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side (default: %(default)s)")
