@@ -27,7 +27,7 @@ _new: Callable[..., Any] = object.__new__
 Function = Callable[[str, bytes | None], Any]
 """(topic, bytes) -> what they mean."""
 
-LOOKS = 8
+LOOKS = 4
 """Messages between two looks at whether others should have a turn."""
 
 

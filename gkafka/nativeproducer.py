@@ -46,8 +46,9 @@ __all__ = ["NativeProducer"]
 
 log = get_logger(__name__)
 
-CHECKPOINT_EVERY = 64
-"""Records that the fast path takes between two looks at the time and at the process id."""
+CHECKPOINT_EVERY, AFTER_OWN_CODE = 64, 4
+"""Records that the fast path takes between two looks at the time and at the process id; with greenlets, where the user's own code is called for each, as
+nobody knows what that takes."""
 
 HASHES: dict[str, Callable[[bytes], int]] = {"murmur2": records.murmur2, "crc32": crc32}
 """What a key's partition is taken from, as a remainder: like the Java client's, or like librdkafka's consistent_random."""
@@ -122,6 +123,8 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if Intake.is_needed(config):
             produce = Intake(config, produce, self.produce_slow, self._partition_counts, self._refused).produce
         self._interceptors = InterceptorChain(config.interceptors, produce) if config.interceptors else None
+        if config.interceptors or Intake.is_needed(config):
+            self.look_often()
         self.produce = produce if self._interceptors is None else self._interceptors.produce  # type: ignore[method-assign]
         hooks = (config.on_delivery, self._interceptors.done if self._interceptors is not None else None)
         self._appender.hooks = tuple(hook for hook in hooks if hook is not None) or None
@@ -473,6 +476,11 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         if delivery.index == 0 and self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
             self._driver.warm(topic, delivery.partition)
         self._driver.kick()
+
+    def look_often(self) -> None:
+        """The user's own code is called for each record, here or in a skin."""
+        if self._handler.cooperative:
+            self._appender.checkpoint_every = AFTER_OWN_CODE
 
     def checkpoint(self) -> None:
         """Called by the appender every few records: lets other greenlets run when this one had its time."""

@@ -173,6 +173,8 @@ class Producer:
         self._lane, self._generation = lane, engine.generation
         self._append = lane.produce if engine.takes_lanes else self.produce_slow
         lane.report_to = self._my_reports if self._reports is not None else None
+        if self._serializer is not None or not self._at_random:
+            engine.look_often()
         plain = engine.takes_lanes and self._serializer is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.

@@ -31,6 +31,8 @@ OURS = str(Path(gkafka.__file__).parent) + os.sep
 RECORDS = 1000
 SKIN = 3 if IMPLEMENTATION == "cython" else 47
 """The same of the skins."""
+LOOKS, OWN_LOOKS = 0.7, 2.7
+"""With greenlets every 64th record has a look at the time and the process, every fourth where the user's own code is called for each."""
 DIRECT = 0 if IMPLEMENTATION == "cython" else 36
 """Of a record with which nothing of the user's is called."""
 NATIVE = 2 if IMPLEMENTATION == "cython" else 36
@@ -78,6 +80,10 @@ UNREAD = {
     *("group_protocol", "group_remote_assignor", "group_instance_id", "on_assigned", "on_revoked", "on_lost"),
 }
 """What is looked at where a batch is fetched or opened, by the group, or where a record has failed."""
+
+
+def own_looks(client: KafkaClient) -> float:
+    return OWN_LOOKS if client.handler.cooperative else LOOKS
 
 
 def entered(call: Callable[[], object]) -> Counter[str]:
@@ -134,12 +140,14 @@ def test_each_option_of_a_producer_has_a_row_here() -> None:
 @pytest.mark.parametrize("option", sorted(SEEN))
 def test_an_option_of_a_producer_costs_its_own_call(client: KafkaClient, option: str) -> None:
     producer = opened(client, **{option: SEEN[option]})
-    assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + 0.7
+    assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + own_looks(client)
 
 
 def test_all_options_together_cost_their_own_calls(client: KafkaClient) -> None:
     producer = opened(client, **SEEN)
-    assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + 1.7, "the interceptor's, and one for each of two kinds of options"
+    assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + 1 + own_looks(client), (
+        "the interceptor's, and one for each of two kinds of options"
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,25 @@ def test_all_options_together_cost_their_own_calls(client: KafkaClient) -> None:
     ids=["plain", "topic as bytes", "bytearray, memoryview", "memoryview", "timestamp", "headers", "headers of other types"],
 )
 def test_a_record_in_any_documented_form_takes_the_same_way(client: KafkaClient, record: tuple[Any, ...]) -> None:
-    assert a_record(opened(client).produce, *record) < DIRECT + 0.7
+    assert a_record(opened(client).produce, *record) < DIRECT + LOOKS
+
+
+def looks(client: KafkaClient, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> int:
+    """How often the client's handler is asked to give others their turn while 100 records are sent."""
+    seen: list[None] = []
+    checkpoint = client.handler.checkpoint
+    monkeypatch.setattr(client.handler, "checkpoint", lambda: [seen.append(None), checkpoint()])
+    for _ in range(100):
+        call()
+    return len(seen)
+
+
+@pytest.mark.parametrize("option", ["key_serializer", "value_serializer", "partitioner", "interceptors"])
+def test_after_a_few_calls_of_the_users_code_others_may_have_their_turn(
+    client: KafkaClient, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    producer = opened(client, **{option: SEEN[option]})
+    assert looks(client, monkeypatch, lambda: producer.produce("t", b"value", b"key")) >= (20 if client.handler.cooperative else 0)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------------
@@ -191,18 +217,18 @@ def test_an_option_of_a_consumer_costs_its_own_call(client: KafkaClient, full: M
     if option == "auto_commit":
         options["group"] = "g"
     consumer = reading(client, **options)
-    assert a_record(consumer.consume, 60_000) < NATIVE + 0.7
+    assert a_record(consumer.consume, 60_000) < NATIVE + LOOKS
 
 
 @pytest.mark.parametrize("limit", [None, 0, 60_000])
 def test_whatever_the_time_limit_a_record_takes_the_same_way(client: KafkaClient, full: MockCluster, limit: float | None) -> None:
-    assert a_record(reading(client).consume, limit) < NATIVE + 0.7
+    assert a_record(reading(client).consume, limit) < NATIVE + LOOKS
 
 
 def test_iterating_and_small_batches_take_the_same_way(client: KafkaClient, full: MockCluster) -> None:
     consumer = reading(client)
-    assert a_record(partial(next, iter(consumer))) < NATIVE + 0.7
-    assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + 0.7
+    assert a_record(partial(next, iter(consumer))) < NATIVE + LOOKS
+    assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + LOOKS
 
 
 # -- the skins ---------------------------------------------------------------------------------------------------------------
@@ -239,16 +265,17 @@ def sender(cluster: MockCluster, run: Runner) -> Iterator[Sender]:
     ids=lambda options: next(iter(options), "nothing"),
 )
 def test_an_option_of_kafka_pythons_producer_costs_its_own_call(sender: Sender, options: dict[str, Any]) -> None:
-    assert a_record(sender(**options).send, "t", b"value", b"key") < SKIN + 0.7
+    producer = sender(**options)
+    assert a_record(producer.send, "t", b"value", b"key") < SKIN + own_looks(producer._client)
 
 
 def test_a_callback_of_kafka_pythons_future_costs_its_own_call(sender: Sender) -> None:
     producer, done = sender(), []
-    assert a_record(lambda: producer.send("t", b"value", partition=0).add_callback(done.append)) < SKIN + 0.7
+    assert a_record(lambda: producer.send("t", b"value", partition=0).add_callback(done.append)) < SKIN + LOOKS
     producer.flush(60)
     future = producer.send("t", b"value", partition=0)
     producer.flush(60)
-    assert a_record(future.add_callback, done.append) < SKIN + 0.7, "it is called at once"
+    assert a_record(future.add_callback, done.append) < SKIN + LOOKS, "it is called at once"
 
 
 @pytest.mark.parametrize(
@@ -265,8 +292,21 @@ def test_an_option_of_pykafkas_producer_costs_its_own_call(client: KafkaClient, 
     producer = client.topics["t"].get_producer(linger_ms=60_000, max_request_size=1 << 20, **options)
     for _ in range(40):
         producer.produce(b"first" * 100, b"key")
-    assert a_record(producer.produce, b"value", b"key") < SKIN + 0.7
-    assert a_record(producer.produce, bytearray(b"value"), memoryview(b"key")) < SKIN + 0.7
+    assert a_record(producer.produce, b"value", b"key") < SKIN + own_looks(client)
+    assert a_record(producer.produce, bytearray(b"value"), memoryview(b"key")) < SKIN + own_looks(client)
+
+
+@pytest.mark.parametrize("option", ["serializer", "partitioner"])
+def test_after_a_few_calls_of_the_users_code_others_may_have_their_turn_in_skins_too(
+    client: KafkaClient, sender: Sender, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    least = 20 if client.handler.cooperative else 0
+    calls = {"serializer": lambda value, key: (value, key), "partitioner": lambda partitions, key: partitions[-1]}
+    theirs = {"serializer": {"value_serializer": lambda value: value}, "partitioner": {"partitioner": lambda key, all_, there: all_[-1]}}
+    producer = client.topics["t"].get_producer(linger_ms=60_000, **{option: calls[option]})
+    other = sender(**theirs[option])
+    assert looks(client, monkeypatch, lambda: producer.produce(b"value", b"key")) >= least
+    assert looks(other._client, monkeypatch, lambda: other.send("t", b"value", b"key")) >= least
 
 
 Receiver = Callable[..., KafkaConsumer]
@@ -295,11 +335,11 @@ def receiver(full: MockCluster, run: Runner) -> Iterator[Receiver]:
     ids=lambda options: next(iter(options), "nothing"),
 )
 def test_an_option_of_kafka_pythons_consumer_costs_its_own_call(receiver: Receiver, options: dict[str, Any]) -> None:
-    assert a_record(partial(next, receiver(**options))) < SKIN + 0.7
+    assert a_record(partial(next, receiver(**options))) < SKIN + LOOKS
 
 
 def test_small_polls_of_kafka_pythons_consumer_take_the_same_way(receiver: Receiver) -> None:
-    assert a_record(partial(receiver().poll, 60_000, max_records=10), count=RECORDS // 10) < SKIN + 0.7
+    assert a_record(partial(receiver().poll, 60_000, max_records=10), count=RECORDS // 10) < SKIN + LOOKS
 
 
 @pytest.mark.parametrize(
@@ -312,7 +352,7 @@ def test_an_option_of_pykafkas_consumer_costs_its_own_call(
     consumer = client.topics["t"].get_simple_consumer(**options)
     assert consumer.consume()
     assert consumer.consume()
-    assert a_record(consumer.consume if way == "consume" else partial(next, iter(consumer))) < SKIN + 0.7
+    assert a_record(consumer.consume if way == "consume" else partial(next, iter(consumer))) < SKIN + LOOKS
     consumer.stop()
 
 

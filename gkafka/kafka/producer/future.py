@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gkafka import records
 from gkafka.checks import check_time_left
@@ -11,9 +11,6 @@ from gkafka.kafka.errors import WrongTypeError
 from gkafka.kafka.future import Future, Outcomes
 from gkafka.kafka.producer.names import retold
 from gkafka.kafka.structs import TopicPartition
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["FutureRecordMetadata", "RecordMetadata"]
 

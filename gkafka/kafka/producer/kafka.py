@@ -112,6 +112,8 @@ class KafkaProducer:
         self._placing = (
             Placing(*choosing, self._producer, self._client.cluster.metadata, self.partitions_for) if choosing is not None else None
         )
+        if self._key is not None or self._value is not None or self._placing is not None:
+            self._producer.look_often()
         self._metrics()  # from here on rates count
         self._reporters.look()
         self._closed = False
