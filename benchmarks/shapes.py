@@ -96,32 +96,38 @@ class Confluent(Client):
         conf |= {"acks": options.get("acks", "all"), "enable.idempotence": options.get("acks", "all") == "all"}
         conf |= {"compression.type": options["compression"]} if "compression" in options else {}
         self.inner = producer = confluent_kafka.Producer(conf)
-        same: Callable[[Any], Any] = lambda thing: thing  # noqa: E731
-        serialized, key_serialized = options.get("value_serializer", same), options.get("key_serializer", same)
-        partitioner = options.get("partitioner") if callable(options.get("partitioner")) else None
-        more = {"on_delivery": options["on_delivery"]} if "on_delivery" in options else {}
-        numbers, sent = list(range(12)), itertools.count(1)
+        produce, poll, sent = producer.produce, producer.poll, itertools.count(1)
 
-        def send(
-            topic: str, value: Any, key: Any = None, partition: int = -1, timestamp: int = 0, headers: Any = None, **given: Any
-        ) -> None:
-            if partitioner is not None:
-                partition = partitioner(numbers, key)
+        def send(topic: str, value: Any, **given: Any) -> None:
             while True:
                 try:
-                    value, key = serialized(value), key_serialized(key)
-                    producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers, **{**more, **given})
+                    produce(topic, value, **given)
                     break
                 except BufferError:
-                    producer.poll(0.05)
+                    poll(0.05)
             if not next(sent) % 1000:
-                producer.poll(0)
+                poll(0)
+
+        serialized, key_serialized = options.get("value_serializer"), options.get("key_serializer")
+        partitioner = options.get("partitioner") if callable(options.get("partitioner")) else None
+        told = {"on_delivery": options["on_delivery"]} if "on_delivery" in options else {}
+        numbers = list(range(12))
+
+        def send_with_own_code(topic: str, value: Any, key: Any = None, **given: Any) -> None:
+            if serialized is not None:
+                value = serialized(value)
+            if key_serialized is not None:
+                key = key_serialized(key)
+            if partitioner is not None:
+                given["partition"] = partitioner(numbers, key)
+            send(topic, value, key=key, **told, **given)
 
         def flush() -> None:
             while producer.flush(30):
                 pass
 
-        self.send, self.flush = send, flush
+        own_code = serialized is not None or key_serialized is not None or partitioner is not None or told
+        self.send, self.flush = send_with_own_code if own_code else send, flush
 
     def consumer(self, topic: str, partitions: int, options: Options) -> None:
         import confluent_kafka

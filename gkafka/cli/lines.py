@@ -19,9 +19,17 @@ def blocks_of(stream: IO[bytes], delimiter: bytes = b"\n", longest: int = LONGES
     """Lines without their delimiter, as many at once as are there; the last one need not have it. Raises ToolError for a line that is longer."""
     parts: list[bytes] = []
     held = number = 0
+    overlap = len(delimiter) - 1
     while chunk := _read(stream):
-        if len(delimiter) > 1 and parts:  # it may begin in what is held
-            chunk, parts, held = b"".join([*parts, chunk]), [], 0
+        if overlap and parts:  # a delimiter may begin at the end of what is held
+            tail = b""
+            while parts and len(tail) < overlap:
+                tail = parts.pop() + tail
+            if len(tail) > overlap:
+                parts.append(tail[:-overlap])
+                tail = tail[-overlap:]
+            held -= len(tail)
+            chunk = tail + chunk
         lines = chunk.split(delimiter)
         rest = lines.pop()
         if lines:

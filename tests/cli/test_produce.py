@@ -146,6 +146,17 @@ def test_lines_are_the_same_however_their_bytes_arrive(lines: list[bytes], size:
     assert [line for block in blocks_of(Dribble(data, size), b"<>") for line in block] == lines  # type: ignore[arg-type]
 
 
+@given(
+    st.binary(max_size=30).map(lambda data: bytes(b"ab"[b % 2] for b in data)),
+    st.sampled_from([b"ab", b"aab", b"aaa", b"abab"]),
+    st.integers(1, 5),
+)
+def test_a_delimiter_of_several_bytes_may_come_in_pieces(data: bytes, delimiter: bytes, size: int) -> None:
+    *lines, last = data.split(delimiter)
+    found = [line for block in blocks_of(Dribble(data, size), delimiter) for line in block]  # type: ignore[arg-type]
+    assert found == [*lines, *([last] if last else [])]
+
+
 def test_a_line_without_end_is_told_before_it_fills_the_memory() -> None:
     with pytest.raises(ToolError, match="line 2: longer than 1000 bytes"):
         list(blocks_of(Dribble(b"a\n" + b"b" * 5000, 100), longest=1000))  # type: ignore[arg-type]
