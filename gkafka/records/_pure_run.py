@@ -50,7 +50,8 @@ class Run:
             return reader.step(self.queue)
 
     def several(self, max_bytes: int, most: int) -> list[Message]:
-        """The next ones, so many; none if these are many, which are better taken together, or if there may be fewer, or more than max_bytes of them."""
+        """The next records, so many. None of them where these are more than 100, which are better taken together, where there may be fewer, or where they
+        hold more than max_bytes."""
         reader = self._reader() if most <= 100 else None
         if reader is None:
             return []
@@ -62,10 +63,10 @@ class Run:
         return messages
 
     def made(self, make: Callable[[Message], T], tells: bool) -> T | None:
-        """What make(message) makes of the next one, whose position moves behind it when that is done.
+        """What make(message) returns for the next record. The position moves behind the record only after that.
 
-        None as next() says; also where it is another's by then, where another caller is at this, and, unless it tells, where make() raises: who asks
-        in another way is told.
+        None where next() gives None; also while another caller is in here, and where the record was taken, or the position moved, while make()
+        worked. tells: what make() raises is raised; else None is returned, and whoever asks in another way meets the record again.
         """
         reader = None if self._is_making else self._reader()
         if reader is None:

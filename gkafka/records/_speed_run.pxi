@@ -39,7 +39,8 @@ cdef class Run:
         return reader.step(self.queue)
 
     def several(self, long long max_bytes, most):
-        """The next ones, so many; none if these are many, which are better taken together, or if there may be fewer, or more than max_bytes of them."""
+        """The next records, so many. None of them where these are more than 100, which are better taken together, where there may be fewer, or where they
+        hold more than max_bytes."""
         cdef Records reader = self.reader() if most <= 100 else None
         cdef list messages
         if reader is None:
@@ -51,10 +52,10 @@ cdef class Run:
         return messages
 
     def made(self, make, bint tells):
-        """What make(message) makes of the next one, whose position moves behind it when that is done.
+        """What make(message) returns for the next record. The position moves behind the record only after that.
 
-        None as next() says; also where it is another's by then, where another caller is at this, and, unless it tells, where make() raises: who asks
-        in another way is told.
+        None where next() gives None; also while another caller is in here, and where the record was taken, or the position moved, while make()
+        worked. tells: what make() raises is raised; else None is returned, and whoever asks in another way meets the record again.
         """
         cdef Records reader = None if self.is_making else self.reader()
         cdef Message message
