@@ -47,8 +47,7 @@ class Reports:
             report = self.known.popleft()
         except IndexError:
             return None
-        found: Any = report.outcome(self._origins, self._origin)
-        return found  # type: ignore[no-any-return]
+        return report.outcome(self._origins, self._origin)
 
     def take(self, block: bool, timeout: float | None) -> tuple[Any, KafkaException | None]:
         """The same. Raises the handler's QueueEmptyError if there is none at once, or within timeout seconds (None: for ever)."""

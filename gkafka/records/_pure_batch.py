@@ -730,7 +730,7 @@ class Report:
         if reports.waits:
             reports.wake()
 
-    def outcome(self, origins: dict[int, Any], origin_of: Callable[[int], Any]) -> tuple[Any, BaseException | None] | None:
+    def outcome(self, origins: dict[int, Any], origin_of: Callable[[int], Any]) -> tuple[Any, Any] | None:
         """(the message, its error or None). None in a child process, whose they are not. The offset is -1 if it failed or the broker did not say.
 
         origins: the context of messages by partition; origin_of(partition) makes one that is not there yet.

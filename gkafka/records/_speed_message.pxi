@@ -315,8 +315,6 @@ cdef class Message:
         return f"<{type(self).__name__} {self.topic}[{self.partition_id}] offset {self.offset}, {self.size} bytes>"
 
 
-
-
 @cython.no_gc
 @cython.collection_type("sequence")
 cdef class Row(Message):
