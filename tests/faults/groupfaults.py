@@ -13,7 +13,7 @@ from tests.faults.member import CALLBACKS
 from tests.faults.parties import Member, Party
 from tests.faults.proxy import API_VERSIONS, FETCH, HEARTBEAT, Delay, Flip
 from tests.faults.stage import until
-from tests.kit.clock import now
+from tests.kit.clock import figure, now
 
 __all__ = ["GROUP_FAULTS", "churn", "ended_members"]
 
@@ -222,7 +222,7 @@ def ordered(run: GroupRun, order: str, parties: list[Party]) -> None:
     run.measure("recovery_s", now())
     run.settled()
     for party, member in victims:
-        beats = [began, *(at for at in run.stage.plan.asked[member.name, HEARTBEAT] if at > began), now()]
+        beats = [figure(began), *(at for at in run.stage.plan.asked[member.name, HEARTBEAT] if at > began), figure(now())]
         party.most("heartbeat_gap_s", max(b - a for a, b in itertools.pairwise(beats)))
 
 

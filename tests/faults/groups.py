@@ -25,7 +25,7 @@ from tests.faults.member import Membership
 from tests.faults.parties import CONTROL, Member, Party
 from tests.faults.runs import ROOM_S, Form
 from tests.faults.stage import Stage, Stuck, until
-from tests.kit.clock import now, soon
+from tests.kit.clock import figure, now, soon
 
 __all__ = ["FORMS", "GroupFault", "GroupLine", "GroupRun", "blame", "play_groups"]
 
@@ -389,7 +389,8 @@ def _line(run: GroupRun, party: Party, rows: Sequence[Row], seed: int) -> GroupL
     diaries = run.diaries(party)
     topics = {topic for topic, _ in run.places_of(party)}
     read = [row for row in rows if row.topic in topics]
-    story = Story(read, run.stage.commits(party.group), run.began, run.ended, clean=party.kind != "simple", eras=run.eras)
+    began, ended = figure(run.began), figure(run.ended)  # among the times of the diaries, which are plain numbers
+    story = Story(read, run.stage.commits(party.group), began, ended, clean=party.kind != "simple", eras=run.eras)
     findings = judge(diaries, story)
     evidence = {name: int(party.figures.get(name, run.counts[name])) for name in ("aborted", *run.fault.evidence)}
     line = GroupLine(
