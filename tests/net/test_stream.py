@@ -6,6 +6,7 @@ import _socket
 import contextlib
 import os
 import resource
+import select
 import socket
 import threading
 import time
@@ -275,7 +276,10 @@ def test_a_read_ends_at_its_deadline_and_the_stream_lives_on(handler: Handler) -
 
 def test_what_arrived_is_read_also_after_the_deadline(handler: Handler) -> None:
     with serve(lambda conn: (conn.sendall(b"early"), conn.recv(1))) as port, connect(handler, port) as stream:
-        handler.sleep(0.05)
+        deadline = now() + PATIENCE_S
+        while not select.select([stream.fileno()], [], [], 0)[0]:
+            assert now() < deadline, "nothing arrives"
+            handler.sleep(0.005)
         assert read(stream, 5, soon(-1)) == b"early"
 
 
