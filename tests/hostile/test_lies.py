@@ -129,7 +129,7 @@ def test_metadata_of_too_many_entries_are_not_asked_for_three_times(handler: str
         cluster.on("Metadata", Lying(lambda answer: setattr(answer, "brokers", brokers)).edit, times=None)
         with pytest.raises(ProtocolError, match="more than 100000 entries"):
             client.connect(SOON_S)
-        assert cluster.count("Metadata") == 1
+        assert cluster.count("Metadata") <= 2, "once, and perhaps once more after the pause"
 
 
 # -- brokers that are none -----------------------------------------------------------------------------------------------
