@@ -8,18 +8,32 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.kit.clock import now
+from tests.kit.clock import PATIENCE_S, now
 
 __all__ = ["create", "create_in_zookeeper", "wait_until_unregistered"]
 
 
 def create(hosts: str, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+    """Tried again where the controller answers that it does not know what happened, as one does whose session with ZooKeeper has just ended."""
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": hosts, "log_level": 0})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(configs))
-    for made in admin.create_topics([topic], request_timeout=60).values():
-        made.result(60)
+    deadline, may_be_there = now() + PATIENCE_S, False
+    while True:
+        try:
+            (made,) = admin.create_topics([topic], request_timeout=60).values()
+            made.result(60)
+            return
+        except KafkaException as exc:
+            code = exc.args[0].code()
+            if may_be_there and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if code != KafkaError.UNKNOWN or now() > deadline:
+                raise
+            may_be_there = True
+            time.sleep(0.5)
 
 
 def create_in_zookeeper(zookeeper: str, name: str, partitions: int, brokers: Sequence[int], configs: Mapping[str, str]) -> None:
