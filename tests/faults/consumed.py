@@ -89,8 +89,8 @@ class Notes:
 
 @dataclasses.dataclass
 class Term:
-    """A partition in a member's hands. ended: "revoked", "awaited" (as Notes.revoked), "lost", "killed", or "" to the end. last_use: when it last
-    handed out or committed.
+    """A partition in a member's hands. ended: "revoked", "awaited" (as Notes.revoked), "lost", "killed", or "" to the end. last_use: when its last call began
+    that handed out or committed: a process may be stopped between what a call does and its note of it.
     """
 
     member: str
@@ -163,7 +163,7 @@ class Diary:
             began, at, records = note
             for topic, partition, offset, id, produced in records:
                 term = self._term((topic, partition))
-                term.last_use = max(term.last_use, at)
+                term.last_use = max(term.last_use, began)
                 if id >= 0:
                     self._era[topic, partition] = _era(self._eras, topic, id)
                 self.reads.append(Read(term, self._unfolded(term.place, offset), id, began, at, produced))

@@ -126,7 +126,15 @@ def test_whoever_goes_on_after_another_began_makes_two_owners(one: Writing, tmp_
     one.now += 3
     one.read(1).lost()
     found = judged(one.diary(), two.read(1, 2, 4, 5).diary())
-    assert (found.wrong, found.longest_double_ms) == ({"double_ms": 3000.0}, 3000.0)
+    assert (found.wrong, found.longest_double_ms) == ({"double_ms": 2500.0}, 2500.0)
+
+
+def test_what_a_call_hands_out_that_began_before_another_had_the_partition_makes_no_two_owners(one: Writing, tmp_path: Path) -> None:
+    """Its process stood still in between."""
+    two = other(tmp_path, one.now).read(1, 2, 4, 5)
+    one.notes.read(one.now + 0.5, one.now + 9, [("t", 0, 0, 100, one.now)])
+    one.now += 9
+    assert judged(one.lost().diary(), two.diary()).wrong == {}
 
 
 def test_a_member_that_lost_its_partition_and_used_it_no_more_makes_no_two_owners(one: Writing, tmp_path: Path) -> None:
