@@ -151,9 +151,8 @@ def test_one_that_fails_is_met_behind_those_before_it(client: KafkaClient, consu
     simple, native = consume(deserializer=lambda value, key: (fails(value), key)), make("t", value_deserializer=fails)
     for consumer in (simple, native):
         seen: list[int] = []
-        with pytest.raises(SerializationError, match="offset 12"):
-            while len(seen) < 30:
-                seen += [m.value for m in consumer.consume_batch(size, 60_000)]
+        while len(seen) < 12:
+            seen += [m.value for m in consumer.consume_batch(size, 60_000)]
         assert seen == list(range(12))
         with pytest.raises(SerializationError, match="offset 12"):
             consumer.consume_batch(size, 60_000)
