@@ -228,7 +228,16 @@ class Pykafka(Client):
         return self.client.topics[name.encode()]
 
 
-CLIENTS: dict[str, type[Client]] = {"gkafka": Gkafka, "confluent": Confluent, "facade": Facade, "pykafka": Pykafka}
+class Member(Pykafka):
+    """pykafka's BalancedConsumer."""
+
+    def consumer(self, topic: str, partitions: int, options: Options) -> None:
+        consumer = self._topic(topic).get_balanced_consumer("shapes", managed=True, consumer_timeout_ms=PATIENCE_S * 1000, **options)
+        self.one, self.many = consumer.consume, lambda count: consumer.consume_batch(count, PATIENCE_S * 1000)
+        self.iterate = lambda: iter(consumer)
+
+
+CLIENTS: dict[str, type[Client]] = {"gkafka": Gkafka, "confluent": Confluent, "facade": Facade, "pykafka": Pykafka, "member": Member}
 
 
 # -- what a shape does with a client: each returns a rate, per second -------------------------------------------------------------
@@ -383,6 +392,8 @@ class Intercepted:
 PLAIN = sending(record())
 FREE = sending(record(key=None))
 READ_ONE, READ_ITER, READ_10 = reading("filled1", how="one"), reading("filled1", how="iter"), reading("filled1", how=10)
+READ_500 = reading("filled1")
+READ_SKIPPING = reading("filled1", value_deserializer=same, on_deserialize_error="skip")
 SERIALIZED = sending(record(), value_serializer=same)
 SHAPES: dict[str, Shape] = {
     # one record after another
@@ -408,6 +419,7 @@ SHAPES: dict[str, Shape] = {
     "send-on-delivery": beside(sending(record(), on_delivery=ignored)),
     "send-callback": beside(sending(with_callbacks)),
     "send-interceptor": beside(Intercepted(), 0.1, peer="gkafka", plays=PLAIN),
+    "send-transaction": beside(sending(record(), transactional_id="shapes"), 0.8, peer="gkafka", plays=PLAIN),
     # the skins' options beside the native API's
     "facade-send": skin("facade", PLAIN, PLAIN),
     "facade-serializer": skin("facade", SERIALIZED, SERIALIZED),
@@ -427,10 +439,14 @@ SHAPES: dict[str, Shape] = {
     "read-iter": beside(READ_ITER),
     "read-iter+g": beside(READ_ITER),
     "read-10": beside(READ_10),
-    "read-500": beside(reading("filled1")),
+    "read-500": beside(READ_500),
     "read-deserializer": beside(reading("filled1", value_deserializer=same)),
     "read-one-deserializer": beside(reading("filled1", how="one", value_deserializer=same)),
+    "read-10-deserializer": beside(reading("filled1", how=10, value_deserializer=same)),
     "read-key-deserializer": beside(reading("filled1", key_deserializer=same)),
+    "read-skip": beside(READ_SKIPPING, 0.8, peer="gkafka", plays=reading("filled1", value_deserializer=same)),
+    "read-max-bytes": beside(reading("filled1", consume_max_bytes=1 << 20), 0.8, peer="gkafka", plays=READ_500),
+    "read-few-queued": beside(reading("filled1", queued_max_messages=10_000), 0.5, peer="gkafka", plays=READ_500),
     "read-unchecked": beside(reading("filled1", check_crcs=False)),
     "read-uncommitted": beside(reading("filled1", isolation_level="read_uncommitted")),
     "read-group": beside(reading("filled1", group="shapes", auto_commit=True, auto_offset_reset="earliest")),
@@ -444,6 +460,7 @@ SHAPES: dict[str, Shape] = {
     "facade-deserializer": skin("facade", *[reading("filled1", how="iter", value_deserializer=same)] * 2),
     "pykafka-one": skin("pykafka", READ_ONE, READ_ONE),
     "pykafka-iter": skin("pykafka", READ_ITER, READ_ITER),
+    "pykafka-member": skin("member", READ_ONE, READ_ONE, 0.4),
     "pykafka-deserializer": skin(
         "pykafka", reading("filled1", how="one", deserializer=lambda v, k: (v, k)), reading("filled1", how="one", value_deserializer=same)
     ),

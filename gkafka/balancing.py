@@ -324,6 +324,9 @@ class Balancing(abc.ABC):
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
+        consumer = self._consumer if self._running and self._error is None else None
+        if consumer is not None and type(max_messages) is int and max_messages > 0 and (messages := consumer.few_ready(max_messages)):
+            return messages
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
         return self._next(wanted, self._timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms, low=-1))
 

@@ -201,8 +201,11 @@ class Consumer:
         """next_ready(): the next message if it lies at hand and nothing else is to be done first, and few_ready(most): so many of them; without a
         call of ours for each. tells: of errors of deserializers, too."""
         run, self._deserializers.make = self._engine.run, make
+        room = self._config.consume_max_bytes
         self.next_ready: Callable[[], Any | None] = run.next if make is None else partial(run.made, make, tells)
-        self.few_ready: Callable[[int], list[Any]] = _none if make is not None else partial(run.several, self._config.consume_max_bytes)
+        self.few_ready: Callable[[int], list[Any]] = (
+            partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
+        )
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -560,10 +563,6 @@ def _partitions(given: Any) -> list[TopicPartition]:
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ConfigurationError(f"partitions={given!r}: must be a list of (topic, partition)")
     return [_partition(one) for one in given]
-
-
-def _none(_: int) -> list[Any]:
-    return []
 
 
 def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:

@@ -21,6 +21,8 @@ __all__ = ["Reports"]
 
 TICK_S = 1.0
 """Longest sleep of who waits: forks are noticed within it."""
+LOOKS = 64
+"""Reports between two looks at whether others should have a turn."""
 
 
 class Reports:
@@ -31,6 +33,7 @@ class Reports:
         self.known: deque[records.Report] = deque()
         self.waits: list[Callable[[], None]] = []
         self._origins: dict[int, Origin] = {}
+        self._asked = 0
 
     def expect(self, delivery: Delivery, message: Any, key: Any) -> None:
         """There will be a report of this one."""
@@ -43,6 +46,9 @@ class Reports:
 
     def next_known(self) -> tuple[Any, KafkaException | None] | None:
         """(message, error or None) if there is one, of this process."""
+        self._asked += 1
+        if not self._asked % LOOKS:
+            self._handler.checkpoint()  # who takes thousands that lie there waits for nothing
         try:
             report = self.known.popleft()
         except IndexError:

@@ -562,7 +562,7 @@ class NativeConsumer:
                 with self._taking:
                     self._driver.make_whole()
                     self._handed_out, self._work, self._wants_more = handed_out, work, False
-                    may_take = not self.troubles and (self.may_deliver is None or self.may_deliver())
+                    may_take = not self.troubles and self.may_hand_out()
                     taken = take(wanted, reads_until) if may_take else []
                     if taken:
                         self.run.handed_out += 1
@@ -601,12 +601,9 @@ class NativeConsumer:
         handed_out: int = self.run.handed_out
         return handed_out
 
-    def take_next(self) -> Message | None:
-        """run.next() for who asks before each delivery."""
-        if self.may_deliver is not None and not self.may_deliver():
-            return None
-        message: Message | None = self.run.next()
-        return message
+    def may_hand_out(self) -> bool:
+        """May this member still hand out what it has? Who takes from `run` asks before each time."""
+        return self.may_deliver is None or self.may_deliver()
 
     def _allow_a_run(self, queue: Queue) -> None:
         """What consume_batch() has begun, `run` may go on with, for a moment: in a fraction of the time for each record.
@@ -623,7 +620,7 @@ class NativeConsumer:
         if self._driver.errors or self._driver.stopped or self._waked != waked:
             self._filled.set()
             return
-        if self.may_deliver is not None and not self.may_deliver():
+        if not self.may_hand_out():
             seconds = min(seconds, LOOK_S)  # what is there already must wait, too
         elif self._is_any_open():
             self._filled.set()  # another worker that has looked and is about to wait must see it, too
@@ -738,7 +735,7 @@ class NativeConsumer:
             # First: who looks at both in between finds it at work, or not taken.
             if self._work is not None and self._work.setdefault(position.tp, stood)[1] != position.term:
                 self._work[position.tp] = stood
-            position.consumed = max(position.consumed, stands)  # take_next() may be further
+            position.consumed = max(position.consumed, stands)  # `run` may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(left)
             wants_more = before >= self.config.queued_max_messages > position.buffered

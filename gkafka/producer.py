@@ -261,7 +261,15 @@ class Producer:
     def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
         """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by chance."""
         engine, _ = self._parts()
-        return self._accept(message, partition_key, self._choose(engine, partition_key, chosen), _milliseconds(timestamp))
+        return self._accept(message, partition_key, self._choose(engine, partition_key, chosen), self.milliseconds(timestamp))
+
+    @staticmethod
+    def milliseconds(timestamp: Any) -> Any:
+        """ms since the epoch of what may be a datetime; one without a zone is UTC, as pykafka's are."""
+        if not isinstance(timestamp, datetime):
+            return timestamp
+        when = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=timezone.utc)
+        return round(when.timestamp() * 1000)
 
     def _choose(self, engine: NativeProducer, key: Any, chosen: Any) -> int:
         """The partition's id, by the partitioner. Tells the fast path which partitions there are."""
@@ -429,11 +437,3 @@ class Producer:
         engine, _ = self._parts()
         with self._each_told_once():
             engine.flush()
-
-
-def _milliseconds(timestamp: Any) -> Any:
-    """ms since the epoch of what may be a datetime; one without a zone is UTC, as pykafka's are."""
-    if not isinstance(timestamp, datetime):
-        return timestamp
-    when = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=timezone.utc)
-    return round(when.timestamp() * 1000)

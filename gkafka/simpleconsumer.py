@@ -351,13 +351,22 @@ class SimpleConsumer:
         engine, make = self._engine, self._deserializers.make
         if engine is None or not self._running or self._error is not None:
             return None
-        if make is None:
-            return engine.take_next()
-        may_deliver = engine.may_deliver
-        return None if may_deliver is not None and not may_deliver() else engine.run.made(make, True)
+        if engine.may_deliver is not None and not engine.may_deliver():
+            return None
+        return engine.run.next() if make is None else engine.run.made(make, True)
+
+    def few_ready(self, most: int) -> list[Any]:
+        """So many of them, [] where there are fewer."""
+        engine, make = self._engine, self._deserializers.make
+        if engine is None or not self._running or self._error is not None or not engine.may_hand_out():
+            return []
+        room = engine.config.consume_max_bytes
+        return engine.run.several(room, most) if make is None else engine.run.several_made(make, True, room, most)
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
+        if type(max_messages) is int and max_messages > 0 and (messages := self.few_ready(max_messages)):
+            return messages
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
         limit_ms = self._timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms, low=-1)
         return self._next(wanted, True, limit_ms, None)

@@ -241,8 +241,7 @@ class Metadata:
     def _take(self, known: dict[str, TopicInfo], topic: TopicInfo, now: float) -> None:
         name, old = topic.name, known.get(topic.name)
         if old is not None and topic.error is None and old.topic_id == topic.topic_id:
-            before = old.partitions
-            topic = topic._replace(partitions={i: self._newer(name, before.get(i), p, now) for i, p in topic.partitions.items()})
+            topic = topic._replace(partitions=self._newest(name, old.partitions, topic.partitions, now))
         elif old is not None:
             self._drop(known, name)
         known[name] = topic
@@ -250,6 +249,14 @@ class Metadata:
             self._known.add(name)
         if topic.topic_id != NO_TOPIC_ID:
             self.names_by_id[topic.topic_id] = name
+
+    def _newest(
+        self, name: str, before: Mapping[int, PartitionInfo], told: dict[int, PartitionInfo], now: float
+    ) -> dict[int, PartitionInfo]:
+        """A call for each of 10,000 partitions would hold up the others: only of those of which something older was told, or that are in dispute."""
+        doubtful = [i for i, new in told.items() if (old := before.get(i)) is not None and old.leader_epoch > new.leader_epoch]
+        doubtful += [i for topic, i in self._disputes if topic == name and i in told]
+        return {**told, **{i: self._newer(name, before.get(i), told[i], now) for i in dict.fromkeys(doubtful)}} if doubtful else told
 
     def _newer(self, name: str, old: PartitionInfo | None, new: PartitionInfo, now: float) -> PartitionInfo:
         # A broker that lags behind may still tell an older leader: the epoch decides (KIP-320). But a broker may once have told an epoch that never was.

@@ -54,6 +54,8 @@ class Lane:
                 appender.owner.checkpoint()
             appender._left -= 1
         message, partition_key = plain(message), plain(partition_key)
+        if timestamp is not None and type(timestamp) is not int:
+            timestamp = self.owner.milliseconds(timestamp)
         if not ids or not self._takes():
             return self.owner.produce_slow(message, partition_key, timestamp)
         chose: tuple[Any, ...] = ()

@@ -534,46 +534,53 @@ class Records:
             self._fail(error)
 
     def step(self, queue: Any) -> Message | None:
-        """The next message, with the position of the queue moved behind it. None: see take(). Other threads may run in between.
+        """The next message, with the position of the queue moved behind it, as one step: no other thread runs in between. None: see take().
 
         queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
         format 2 that were opened, and leaves the last record.
         """
-        return self._next_of(queue, None)
+        spot, messages = self._ahead(queue, 1)
+        if not messages:
+            return None
+        self._move(queue, spot, messages[0].offset)
+        return messages[0]
 
-    def peek(self, queue: Any) -> Message | None:
-        """The message that step() would give, with nothing moved."""
-        return self._next_of(queue, None, stay=True)
-
-    def step_to(self, queue: Any, offset: int) -> bool:
-        """step(), if its message is that of this offset. False: it is not."""
-        return self._next_of(queue, offset) is not None
-
-    def steps(self, queue: Any, most: int, max_bytes: int) -> list[Message]:
-        """The messages of so many step()s. None of them if the batch has no more than that, or if what is left of it may be more than max_bytes, as
-        take() counts.
+    def steps(self, queue: Any, most: int, max_bytes: int, *, stay: bool = False) -> list[Message]:
+        """The messages of so many step()s, as one step. None of them if the batch has no more than that, or if what is left of it may be more than
+        max_bytes, as take() counts. stay: nothing is moved.
         """
-        messages: list[Message] = []
         if self._cursor is None or self.remaining <= most or self._cursor.size + most * MESSAGE_BYTES > max_bytes:
-            return messages
-        while len(messages) < most and (message := self._next_of(queue, None)) is not None:
-            messages.append(message)
+            return []
+        spot, messages = self._ahead(queue, most)
+        if messages and not stay:
+            self._move(queue, spot, messages[-1].offset)
         return messages
 
-    def _next_of(self, queue: Any, only: int | None, *, stay: bool = False) -> Message | None:
-        cursor, position = self._cursor, queue.position
-        if cursor is None or cursor.left < 2 or self._header.magic != 2:
-            return None
-        if queue.reader is not self or position.epoch != queue.epoch or position.paused:
-            return None
-        ahead, messages = copy(cursor), list[Message]()
-        error = ahead.read(self._message_class, self._shared, 1, self._min_offset, messages.append, UNBOUNDED, 1)
-        if error is not None or not messages or not ahead.left or (only is not None and messages[0].offset != only):
-            return None  # take() tells
-        if not stay:
-            self._cursor = ahead
-            self._next_offset = position.consumed = messages[0].offset + 1
-        return messages[0]
+    def step_to(self, queue: Any, messages: list[Message]) -> bool:
+        """The steps that give these messages. False: they are not the next ones, and nothing has moved."""
+        spot, ahead = self._ahead(queue, len(messages))
+        if not ahead or [m.offset for m in ahead] != [m.offset for m in messages]:
+            return False
+        self._move(queue, spot, ahead[-1].offset)
+        return True
+
+    def _ahead(self, queue: Any, most: int) -> tuple[Cursor | None, list[Message]]:
+        """The messages of so many steps, and a cursor behind them."""
+        spot, position, messages = self._cursor, queue.position, list[Message]()
+        if spot is None or self._header.magic != 2 or queue.reader is not self or position.epoch != queue.epoch or position.paused:
+            return None, messages
+        while spot.left > 1 and len(messages) < most:
+            further, read = copy(spot), list[Message]()
+            error = further.read(self._message_class, self._shared, 1, self._min_offset, read.append, UNBOUNDED, 1)
+            if error is not None or not read or not further.left:
+                break  # take() tells
+            spot = further
+            messages += read
+        return spot, messages
+
+    def _move(self, queue: Any, spot: Cursor | None, offset: int) -> None:
+        self._cursor = spot
+        self._next_offset = queue.position.consumed = offset + 1
 
     def _open(self, data: memoryview | None) -> Cursor:
         assert data is not None  # as long as it was not read to its end

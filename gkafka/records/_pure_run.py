@@ -7,11 +7,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+from gkafka.records._pure_cursors import UNBOUNDED
 from gkafka.records._pure_read import Message, Records
 
 __all__ = ["Run"]
 
 T = TypeVar("T")
+
+LOOKS = 4
+"""Records that are made between two looks at the time."""
 
 
 class Run:
@@ -32,8 +36,13 @@ class Run:
         self._pid = os.getpid()
         self._is_making = False
 
+    def _may_go_on(self) -> bool:
+        return self.left > 0 and self.queue is not None and self._pid == os.getpid()
+
     def _reader(self) -> Records | None:
-        if self.left <= 0 or self.queue is None or self._pid != os.getpid() or self._clock() >= self.until:
+        """Of the batch that is read; None: something is to be looked at first. The clock is asked each time: what a member may hand out ends with its
+        session, and what the application does between two records nobody knows."""
+        if not self._may_go_on() or self._clock() >= self.until:
             return None
         reader = self.queue.reader
         return reader if type(reader) is Records else None
@@ -63,34 +72,40 @@ class Run:
         return messages
 
     def made(self, make: Callable[[Message], T], tells: bool) -> T | None:
-        """What make(message) returns for the next record. The position moves behind the record only after that.
+        """What make(message) returns for the next record, as several_made() does it; None where next() gives None."""
+        things = self.several_made(make, tells, UNBOUNDED, 1)
+        return things[0] if things else None
 
-        None where next() gives None; also while another caller is in here, and where the record was taken, or the position moved, while make()
-        worked. tells: what make() raises is raised; else None is returned, and whoever asks in another way meets the record again.
+    def several_made(self, make: Callable[[Message], T], tells: bool, max_bytes: int, most: int) -> list[T]:
+        """What make(message) returns for each record that several() would give, as far as it goes and time allows. The position moves behind the
+        records only after that.
+
+        None of them also while another caller is in here, and where the records were taken, or the position moved, while make() worked.
+        tells: what make() raises on the first one is raised; else whoever asks in another way meets the record again.
         """
-        reader = None if self._is_making else self._reader()
+        reader = self._reader() if most <= 100 and not self._is_making else None
         if reader is None:
-            return None
+            return []
         self.seen = self.handed_out
         with self._guard:
-            message = reader.peek(self.queue)
-        if message is None:
-            return None
+            messages = reader.steps(self.queue, most, max_bytes, stay=True)
+        things: list[T] = []
         self._is_making = True
         try:
-            thing = make(message)
+            for message in messages:
+                things.append(make(message))
+                if not len(things) % LOOKS and self._clock() >= self.until:
+                    break
         except Exception:
-            if tells:
+            if tells and not things:
                 raise
-            return None
         finally:
             self._is_making = False
-        reader = self._reader()
-        if reader is None:
-            return None
+        if not things or not self._may_go_on():
+            return []
         self.handed_out += 1
         with self._guard:
-            if not reader.step_to(self.queue, message.offset):
-                return None
-        self.left -= 1
-        return thing
+            if type(reader := self.queue.reader) is not Records or not reader.step_to(self.queue, messages[: len(things)]):
+                return []
+        self.left -= len(things)
+        return things

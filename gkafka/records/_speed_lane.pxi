@@ -5,8 +5,8 @@
 cdef class Lane:
     """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
 
-    owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: of the choice of partitions, not 0. open: while
-    it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
+    owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, `partitioner_failed(error)`, and `milliseconds(timestamp)` of what is not
+    an int. seed: of the choice of partitions, not 0. open: while it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
     calling worker's reports, in which there is one of each record that this appends; None: nobody wants any.
     """
 
@@ -86,6 +86,8 @@ cdef class Lane:
             message = plain(message)
         if partition_key is not None and not PyBytes_CheckExact(partition_key):
             partition_key = plain(partition_key)
+        if timestamp is not None and not PyLong_CheckExact(timestamp):
+            timestamp = self.owner.milliseconds(timestamp)
         if appender.every:
             if not appender.left:
                 appender.left = appender.every

@@ -80,6 +80,13 @@ cdef inline void fill(Message message, Source source, const RecordAt* r, int64_t
     message.tail = r.end - headers_of(r)
 
 
+cdef struct Spot:
+    # Between two records of a batch: behind the one with the offset `previous`, as it stands, before so many others.
+    bytes_at at
+    int64_t previous
+    int32_t left
+
+
 @cython.final
 cdef class Records:
     """The records of one batch, decoded as they are taken.
@@ -184,60 +191,83 @@ cdef class Records:
         queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
         format 2 that were opened, and leaves the last record.
         """
-        return self.next_of(queue, False, -1)
+        cdef Message message = new_message(self.message_class)  # the only thing in here that may let others run
+        cdef Spot spot = self.spot()
+        cdef RecordAt r
+        if not self.may_step(queue) or not self.read_on(&spot, &r):
+            return None
+        self.tell(message, &r)
+        self.move(queue, &spot, message.offset)
+        return message
 
-    def peek(self, queue not None):
-        """The message that step() would give, with nothing moved."""
-        return self.next_of(queue, True, -1)
-
-    def step_to(self, queue not None, int64_t offset):
-        """step(), if its message is that of this offset. False: it is not."""
-        return self.next_of(queue, False, offset) is not None
-
-    def steps(self, queue not None, Py_ssize_t most, int64_t max_bytes):
-        """The messages of so many step()s. None of them if the batch has no more than that, or if what is left of it may be more than max_bytes, as
-        take() counts.
+    def steps(self, queue not None, Py_ssize_t most, int64_t max_bytes, *, bint stay=False):
+        """The messages of so many step()s, as one step. None of them if the batch has no more than that, or if what is left of it may be more than
+        max_bytes, as take() counts. stay: nothing is moved.
         """
-        cdef list messages = []
-        cdef Message message
+        cdef list messages
+        cdef Py_ssize_t count = 0
+        cdef Spot spot
+        cdef RecordAt r
         if self.remaining <= most or self.limit - self.at + most * MESSAGE_BYTES > max_bytes:
-            return messages
-        while len(messages) < most:
-            message = self.next_of(queue, False, -1)
-            if message is None:
-                break
-            messages.append(message)
+            return []
+        messages = [new_message(self.message_class) for _ in range(most)]  # the only thing in here that may let others run
+        spot = self.spot()
+        if not self.may_step(queue):
+            return []
+        while count < most and self.read_on(&spot, &r):
+            self.tell(<Message> messages[count], &r)
+            count += 1
+        del messages[count:]
+        if count and not stay:
+            self.move(queue, &spot, (<Message> messages[count - 1]).offset)
         return messages
 
-    cdef Message next_of(self, queue, bint stay, int64_t only):
-        cdef Message message = new_message(self.message_class)  # the only thing in here that may let others run
-        cdef object position = queue.position
+    def step_to(self, queue not None, list messages not None):
+        """The steps that give these messages. False: they are not the next ones, and nothing has moved."""
+        cdef Spot spot = self.spot()
         cdef RecordAt r
-        cdef bytes_at at = self.at
-        cdef int64_t previous = self.previous
-        cdef int32_t left = self.left
+        cdef Message message
+        if not messages or not self.may_step(queue):
+            return False
+        for message in messages:
+            if not self.read_on(&spot, &r) or self.base + r.offset != message.offset:
+                return False
+        self.move(queue, &spot, message.offset)
+        return True
+
+    cdef Spot spot(self):
+        cdef Spot here
+        here.at, here.previous, here.left = self.at, self.previous, self.left
+        return here
+
+    cdef bint may_step(self, queue) except -1:
+        cdef object position = queue.position
         if self.taking or self.source is None or self.head.magic != 2:
-            return None
-        if queue.reader is not self or position.epoch != queue.epoch or position.paused:
-            return None
-        while left > 1:
+            return False
+        return queue.reader is self and position.epoch == queue.epoch and not position.paused
+
+    cdef bint read_on(self, Spot* spot, RecordAt* r):
+        """Move the spot behind the next record that is to be handed out. False: take() tells why there is none."""
+        while spot.left > 1:
             if not read_record(
-                at, self.limit, self.head.base_timestamp, <int32_t> previous, <int32_t> (self.head.last_offset - self.head.base_offset), &r
+                spot.at, self.limit, self.head.base_timestamp, <int32_t> spot.previous, <int32_t> (self.head.last_offset - self.head.base_offset), r
             ):
-                return None  # take() tells
-            at = r.end
-            left -= 1
-            previous = r.offset
+                return False
+            spot.at, spot.previous = r.end, r.offset
+            spot.left -= 1
             if self.base + r.offset >= self.min_offset:
-                if only >= 0 and self.base + r.offset != only:
-                    return None
-                fill(message, self.source, &r, self.base, self.head.max_timestamp if self.head.log_append_time else r.timestamp)
-                if not stay:
-                    self.at, self.left, self.previous = at, left, previous
-                    self.next_offset = message.offset + 1
-                    position.consumed = self.next_offset
-                return message
-        return None
+                return True
+        return False
+
+    cdef void tell(self, Message message, RecordAt* r):
+        fill(message, self.source, r, self.base, self.head.max_timestamp if self.head.log_append_time else r.timestamp)
+
+    cdef int move(self, queue, Spot* spot, int64_t offset) except -1:
+        """To this spot, behind the record of this offset."""
+        self.at, self.previous, self.left = spot.at, spot.previous, spot.left
+        self.next_offset = offset + 1
+        queue.position.consumed = self.next_offset
+        return 0
 
     cdef object place(self):
         return _damage.Place(self.context.topic, self.context.partition_id, self.head.base_offset, self.head.last_offset)

@@ -1,5 +1,9 @@
 # Records one by one from a batch that is open, the compiled half: the twin of `_pure_run.py`. Included by `_speed.pyx`.
 
+cdef enum:
+    LOOKS = 4  # records that are made between two looks at the time
+
+
 @cython.final
 cdef class Run:
     """Hands out one by one what is left of an open batch, with no look at anything else, as long as it was allowed to.
@@ -20,10 +24,14 @@ cdef class Run:
         self.clock = clock
         self.forks = gkafka_forks
 
+    cdef bint may_go_on(self):
+        return self.left > 0 and self.queue is not None and self.forks == gkafka_forks
+
     cdef Records reader(self):
-        """Of the batch that is read; None: something is to be looked at first."""
+        """Of the batch that is read; None: something is to be looked at first. The clock is asked each time: what a member may hand out ends with its
+        session, and what the application does between two records nobody knows."""
         cdef object reader
-        if self.left <= 0 or self.queue is None or self.forks != gkafka_forks or self.clock() >= self.until:
+        if not self.may_go_on() or self.clock() >= self.until:
             return None
         reader = self.queue.reader
         return <Records> reader if type(reader) is Records else None
@@ -52,33 +60,38 @@ cdef class Run:
         return messages
 
     def made(self, make, bint tells):
-        """What make(message) returns for the next record. The position moves behind the record only after that.
+        """What make(message) returns for the next record, as several_made() does it; None where next() gives None."""
+        cdef list things = self.several_made(make, tells, 1 << 62, 1)
+        return things[0] if things else None
 
-        None where next() gives None; also while another caller is in here, and where the record was taken, or the position moved, while make()
-        worked. tells: what make() raises is raised; else None is returned, and whoever asks in another way meets the record again.
+    cpdef list several_made(self, make, bint tells, long long max_bytes, Py_ssize_t most):
+        """What make(message) returns for each record that several() would give, as far as it goes and time allows. The position moves behind the
+        records only after that.
+
+        None of them also while another caller is in here, and where the records were taken, or the position moved, while make() worked.
+        tells: what make() raises on the first one is raised; else whoever asks in another way meets the record again.
         """
-        cdef Records reader = None if self.is_making else self.reader()
-        cdef Message message
+        cdef Records reader = self.reader() if most <= 100 and not self.is_making else None
+        cdef list messages, things = []
         if reader is None:
-            return None
+            return things
         self.seen = self.handed_out
-        message = reader.peek(self.queue)
-        if message is None:
-            return None
+        messages = reader.steps(self.queue, most, max_bytes, stay=True)
         self.is_making = True
         try:
-            thing = make(message)
+            for message in messages:
+                things.append(make(message))
+                if not len(things) % LOOKS and self.clock() >= self.until:
+                    break
         except Exception:
-            if tells:
+            if tells and not things:
                 raise
-            return None
         finally:
             self.is_making = False
-        reader = self.reader()
-        if reader is None:
-            return None
+        if not things or not self.may_go_on() or type(self.queue.reader) is not Records:
+            return []
         self.handed_out += 1
-        if not reader.step_to(self.queue, message.offset):
-            return None
-        self.left -= 1
-        return thing
+        if not (<Records> self.queue.reader).step_to(self.queue, messages[:len(things)]):
+            return []
+        self.left -= len(things)
+        return things

@@ -214,6 +214,22 @@ def test_a_broker_that_lags_behind_does_not_bring_an_older_leader_back() -> None
         assert rig.metadata.leader("t", 0) == expected
 
 
+def test_partitions_of_which_nothing_older_was_told_are_not_compared_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 of them would hold up all others."""
+    rig = Rig()
+    rig.metadata.add_topics(["t"])
+    rig.round(told(dict.fromkeys(range(100), 1), epoch=3))
+    compared: list[int] = []
+    newer = Metadata._newer
+    monkeypatch.setattr(
+        Metadata, "_newer", lambda self, name, old, new, now: [compared.append(new.id), newer(self, name, old, new, now)][1]
+    )
+    rig.metadata.invalidate()
+    rig.round(told(dict.fromkeys(range(100), 2), epoch=4))
+    assert not compared
+    assert {rig.metadata.leader("t", n) for n in range(100)} == {(2, 4)}
+
+
 def test_without_epochs_the_last_answer_counts() -> None:
     rig = Rig()
     rig.metadata.add_topics(["t"])

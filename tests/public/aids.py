@@ -172,13 +172,13 @@ def fill(client: Any, values: Sequence[bytes | None], *, topic: str = "t", parti
             producer.flush(LIMIT_S)
 
 
-def read(consumer: Any, count: int, timeout: float = LIMIT_S) -> list[Any]:
-    """The next `count` messages; errors are raised."""
+def read(consumer: Any, count: int, timeout: float = LIMIT_S, *, size: int = 1 << 40) -> list[Any]:
+    """The next `count` messages, no more than `size` a call; errors are raised."""
     got: list[Any] = []
     deadline = now() + timeout
     while len(got) < count:
         assert now() < deadline, f"{len(got)} of {count} messages within {timeout:g} s"
-        got += consumer.consume_batch(count - len(got), timeout_ms=200)
+        got += consumer.consume_batch(min(size, count - len(got)), timeout_ms=200)
     return got
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError
+from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, SerializationError
 from gkafka.testing import MockCluster
 from tests.public.aids import Runner, by_partition, fill, read
 from tests.public.forking import script
@@ -126,6 +126,113 @@ def test_a_deserializer_is_applied_to_each(client: KafkaClient, consume: Consume
     simple = consume(deserializer=lambda value, key: (int(value), key))
     assert [m.value for m in islice(simple, 20)] == list(range(20))
     assert [m.value for m in islice(make("t", value_deserializer=int), 20)] == list(range(20))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 100])
+def test_small_batches_through_a_deserializer_have_each_record_once(client: KafkaClient, consume: Consume, make: Make, size: int) -> None:
+    fill(client, numbers(300), batches=3)
+    simple = consume(deserializer=lambda value, key: (int(value), key))
+    for consumer in (simple, make("t", value_deserializer=int)):
+        seen: list[int] = []
+        while len(seen) < 300:
+            seen += [m.value for m in consumer.consume_batch(min(size, 300 - len(seen)), 60_000)]
+        assert seen == list(range(300))
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_one_that_fails_is_met_behind_those_before_it(client: KafkaClient, consume: Consume, make: Make, size: int) -> None:
+    fill(client, numbers(30))
+
+    def fails(value: bytes) -> int:
+        if value == b"12":
+            raise ValueError(value)
+        return int(value)
+
+    simple, native = consume(deserializer=lambda value, key: (fails(value), key)), make("t", value_deserializer=fails)
+    for consumer in (simple, native):
+        seen: list[int] = []
+        while len(seen) < 12:
+            seen += [m.value for m in consumer.consume_batch(size, 60_000)]
+        assert seen == list(range(12))
+        with pytest.raises(SerializationError, match="offset 12"):
+            consumer.consume_batch(size, 60_000)
+    assert native.position(T0) == 12
+    native.seek(T0, 13)
+    assert [m.value for m in read(native, 17)] == list(range(13, 30))
+
+
+@pytest.mark.parametrize("mode", ["skip", "dlq"])
+def test_those_that_fail_are_passed_in_small_batches_too(client: KafkaClient, make: Make, mode: str) -> None:
+    fill(client, numbers(59))
+    letters: list[int] = []
+    options = {"dead_letter": lambda message, error: letters.append(message.offset)} if mode == "dlq" else {}
+
+    def fails(value: bytes) -> int:
+        if int(value) % 7 == 3:
+            raise ValueError(value)
+        return int(value)
+
+    consumer = make("t", value_deserializer=fails, on_deserialize_error=mode, **options)
+    good = [n for n in range(59) if n % 7 != 3]
+    assert [m.value for m in read(consumer, len(good), size=4)] == good
+    assert mode == "skip" or letters == [n for n in range(59) if n % 7 == 3], "each once"
+
+
+def test_who_is_interrupted_in_a_small_batch_has_lost_nothing(client: KafkaClient, make: Make) -> None:
+    fill(client, numbers(40))
+    interrupts = [13, 22]
+
+    def interrupted(value: bytes) -> int:
+        if interrupts and int(value) == interrupts[0]:
+            interrupts.pop(0)
+            raise KeyboardInterrupt
+        return int(value)
+
+    consumer = make("t", value_deserializer=interrupted)
+    seen: list[int] = []
+    while len(seen) < 40:
+        with contextlib.suppress(KeyboardInterrupt):
+            seen += [m.value for m in consumer.consume_batch(5, 60_000)]
+    assert seen == list(range(40))
+    assert not interrupts
+
+
+def test_a_position_that_moves_while_a_small_batch_is_made_wins(client: KafkaClient, make: Make) -> None:
+    fill(client, numbers(40))
+    seeks = [12]
+
+    def moves(value: bytes) -> int:
+        if seeks and int(value) == seeks[0]:
+            consumer.seek(T0, seeks.pop() + 18)
+        return int(value)
+
+    consumer = make("t", value_deserializer=moves)
+    seen = [m.value for m in read(consumer, 10, size=5)]
+    while consumer.position(T0) < 40:
+        seen += [m.value for m in consumer.consume_batch(5, 200)]
+    told, behind = seen[:-10], seen[-10:]
+    assert behind == list(range(30, 40))
+    assert told in (list(range(10)), list(range(15))), "what was at work is handed out, or not"
+
+
+def test_where_time_is_over_in_a_small_batch_what_was_made_is_handed_out(
+    client: KafkaClient, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And made once."""
+    monkeypatch.setattr("gkafka.nativeconsumer.RUN_S", 0.05)
+    monkeypatch.setattr("gkafka.nativeconsumer.TURN_S", 0.05)
+    fill(client, numbers(60))
+    calls: list[int] = []
+
+    def slow_at_times(value: bytes) -> int:
+        calls.append(int(value))
+        if int(value) % 20 > 12:
+            client.handler.sleep(0.03)
+        return int(value)
+
+    consumer = make("t", value_deserializer=slow_at_times)
+    assert [m.value for m in read(consumer, 60, size=10)] == list(range(60))
+    assert calls == list(range(60))
 
 
 def test_a_full_partition_is_fetched_again_when_there_is_room(client: KafkaClient, make: Make) -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -168,13 +169,14 @@ def test_a_record_in_any_documented_form_takes_the_same_way(client: KafkaClient,
 
 
 def looks(client: KafkaClient, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> int:
-    """How often the client's handler is asked to give others their turn while 100 records are sent."""
-    seen: list[None] = []
-    checkpoint = client.handler.checkpoint
-    monkeypatch.setattr(client.handler, "checkpoint", lambda: [seen.append(None), checkpoint()])
+    """How often whoever makes 100 calls asks the client's handler to give others their turn."""
+    seen: list[int] = []
+    handler = client.handler
+    checkpoint = handler.checkpoint
+    monkeypatch.setattr(handler, "checkpoint", lambda: [seen.append(handler.current_id()), checkpoint()])
     for _ in range(100):
         call()
-    return len(seen)
+    return seen.count(handler.current_id())
 
 
 @pytest.mark.parametrize("option", ["key_serializer", "value_serializer", "partitioner", "interceptors"])
@@ -230,6 +232,13 @@ def test_iterating_and_small_batches_take_the_same_way(client: KafkaClient, full
     consumer = reading(client)
     assert a_record(partial(next, iter(consumer))) < NATIVE + LOOKS
     assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + LOOKS
+
+
+@pytest.mark.parametrize("option", ["key_deserializer", "value_deserializer", "on_deserialize_error"])
+def test_small_batches_through_a_deserializer_take_the_same_way(client: KafkaClient, full: MockCluster, option: str) -> None:
+    consumer = reading(client, **{"value_deserializer": READ["value_deserializer"], option: READ[option]})
+    assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + LOOKS
+    assert a_record(consumer.consume_batch, 1, 60_000) < NATIVE + LOOKS
 
 
 # -- the skins ---------------------------------------------------------------------------------------------------------------
@@ -295,6 +304,15 @@ def test_an_option_of_pykafkas_producer_costs_its_own_call(client: KafkaClient, 
         producer.produce(b"first" * 100, b"key")
     assert a_record(producer.produce, b"value", b"key") < SKIN + own_looks(client)
     assert a_record(producer.produce, bytearray(b"value"), memoryview(b"key")) < SKIN + own_looks(client)
+    assert a_record(producer.produce, b"value", b"key", datetime(2026, 11, 28, tzinfo=timezone.utc)) < SKIN + own_looks(client)
+
+
+def test_who_takes_many_reports_lets_others_have_their_turn(client: KafkaClient, monkeypatch: pytest.MonkeyPatch, run: Runner) -> None:
+    with client.topics["t"].get_producer(delivery_reports=True, linger_ms=0) as producer:
+        for _ in range(100):
+            producer.produce(b"value")
+        run.until(lambda: len(producer._my_reports().known) == 100)
+        assert looks(client, monkeypatch, producer.get_delivery_report) >= 1
 
 
 @pytest.mark.parametrize("option", ["serializer", "partitioner"])
@@ -340,8 +358,9 @@ def test_an_option_of_kafka_pythons_consumer_costs_its_own_call(receiver: Receiv
     assert a_record(partial(next, receiver(**options))) < SKIN + LOOKS
 
 
-def test_small_polls_of_kafka_pythons_consumer_take_the_same_way(receiver: Receiver) -> None:
-    assert a_record(partial(receiver().poll, 60_000, max_records=10), count=RECORDS // 10) < SKIN + LOOKS
+@pytest.mark.parametrize("options", [{}, {"value_deserializer": lambda value: value}], ids=lambda options: next(iter(options), "nothing"))
+def test_small_polls_of_kafka_pythons_consumer_take_the_same_way(receiver: Receiver, options: dict[str, Any]) -> None:
+    assert a_record(partial(receiver(**options).poll, 60_000, max_records=10), count=RECORDS // 10) < SKIN + LOOKS
 
 
 @pytest.mark.parametrize(
@@ -355,6 +374,7 @@ def test_an_option_of_pykafkas_consumer_costs_its_own_call(
     assert consumer.consume()
     assert consumer.consume()
     assert a_record(consumer.consume if way == "consume" else partial(next, iter(consumer))) < SKIN + LOOKS
+    assert a_record(consumer.consume_batch, 10, count=RECORDS // 10) < SKIN + LOOKS
     consumer.stop()
 
 
@@ -368,3 +388,4 @@ def test_a_member_of_pykafkas_groups_asks_before_each_record_whether_its_partiti
         assert consumer.consume()
         assert consumer.consume()
         assert a_record(consumer.consume) < SKIN + 4.7
+        assert a_record(consumer.consume_batch, 10, count=RECORDS // 10) < SKIN + LOOKS

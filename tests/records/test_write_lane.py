@@ -24,6 +24,9 @@ class Owner:
         self.chosen += chosen
         return SLOW
 
+    def milliseconds(self, timestamp: Any) -> Any:
+        return 7 if timestamp == "seven" else timestamp
+
     def partitioner_failed(self, error: Exception) -> object:
         self.failed.append(error)
         return SLOW
@@ -169,6 +172,12 @@ def test_what_is_not_plain_goes_to_the_owner_and_is_not_counted(impl: Any, recor
     assert lane.produce(*record) is SLOW
     assert lane.owner.slow == [(*record, *(None,) * (3 - len(record)))]
     assert lane.accepted == 0
+
+
+def test_a_timestamp_is_what_the_owner_makes_of_it(impl: Any) -> None:
+    lane = make_lane(impl)
+    assert lane.produce(b"v", b"key", "seven").record[2:] == (b"key", b"v", [], 7)
+    assert lane.produce(b"v", b"key", 9).record[2:] == (b"key", b"v", [], 9), "a number is one already"
 
 
 def test_a_closed_lane_and_an_appender_that_is_not_fast_take_nothing(impl: Any) -> None:
