@@ -15,7 +15,7 @@ from gkafka.spark.options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from gkafka.spark.planner import OffsetRange
+    from gkafka.spark.planner import Group
 
 __all__ = ["FIELDS", "check_columns", "kafka_schema", "read_task"]
 
@@ -55,7 +55,7 @@ def check_columns(schema: StructType) -> None:
 
 def read_task(options: SourceOptions, schema: StructType, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     """The batches of a Spark task, in a worker."""
-    task: OffsetRange | None = partition.value if partition is not None else None
+    task: Group | None = partition.value if partition is not None else None
     if task is None:  # what Spark makes of an empty list of partitions
         return
     with nothing_collected():

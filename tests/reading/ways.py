@@ -651,10 +651,14 @@ class Spark(Way):
         self.close()
         self._at = offset
 
+    def others(self) -> list[OffsetRange]:
+        """What the task reads besides."""
+        return []
+
     def read(self) -> list[Record]:
         if self._task is None:
             wanted = OffsetRange(self.topic, 0, self._at, self.cluster.offsets(self.topic, 0)[1])
-            self._task = spark_fetch.read(self._options, wanted, ("key", "value", "offset"))
+            self._task = spark_fetch.read(self._options, (wanted, *self.others()), ("key", "value", "offset"))
         try:
             found = rows(next(self._task))
         except KafkaException:
