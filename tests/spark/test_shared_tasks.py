@@ -26,6 +26,8 @@ __all__ = ["streaming"]
 
 Reading = Callable[..., Read]
 PARTITIONS = 20
+SMALL = {"kafka__max__partition__fetch__bytes": "200"}
+"""A batch an answer, of each partition."""
 
 
 @pytest.fixture
@@ -112,7 +114,11 @@ def test_register_notes_what_the_session_does_at_a_time(
 
 
 # -- what they read ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("options", [{}, {"batchRows": "7"}, {"kafka__max__partition__fetch__bytes": "200"}, {"kafka__isolation__level": "read_committed"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"batchRows": "7"}, SMALL, {"batchRows": "7", **SMALL}, {"kafka__isolation__level": "read_committed"}],
+    ids=lambda options: " ".join(options) or "none",
+)
 def test_a_task_reads_all_of_its_partitions(reading: Reading, options: dict[str, str]) -> None:
     check_all(reading(subscribe="many", **options).rows())
 
