@@ -116,7 +116,12 @@ def many(bench: Bench) -> Iterator[Figure]:
         fill(bench.bootstrap, topic, partitions, few, batch_bytes=300)
     for topic, gate, goal in (("parts200", 2, 4), ("parts1000", 2, 5)):
         yield bench._replace(rows=few).ratio(
-            f"batch read of {topic[5:]} partitions, to the JVM connector", bench.session("read", topic, rows=few), "gkafka", "kafka", gate, goal
+            f"batch read of {topic[5:]} partitions, to the JVM connector",
+            bench.session("read", topic, rows=few),
+            "gkafka",
+            "kafka",
+            gate,
+            goal,
         )
     run = bench.session("stream", "parts200", rows=few, **{"per-trigger": 40_000})
     yield bench._replace(rows=few).ratio("stream of 200 partitions, 10 batches", run, "gkafka", "kafka", 1.5, 3)

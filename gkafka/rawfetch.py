@@ -369,7 +369,9 @@ class Streams:
             return [(number, None) for number in numbers]
         names = {self._cluster.metadata.topic_id(span.topic): span.topic for span in map(self._spans.__getitem__, numbers)}
         there = {
-            (topic.topic or names.get(topic.topic_id), data.partition_index): data for topic in response.responses for data in topic.partitions
+            (topic.topic or names.get(topic.topic_id), data.partition_index): data
+            for topic in response.responses
+            for data in topic.partitions
         }
         found: list[tuple[int, RawFetch | None]] = []
         was_given = False

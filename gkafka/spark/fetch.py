@@ -64,7 +64,11 @@ def _together(client: KafkaClient, options: SourceOptions, group: Group, decoder
     rows = size = 0
     kafka = options.kafka
     streams = client.fetch_streams(
-        group, max_bytes=kafka.fetch_bytes, isolation=kafka.isolation, max_wait_ms=kafka.fetch_wait_ms, timeout=options.poll_timeout_ms / 1000
+        group,
+        max_bytes=kafka.fetch_bytes,
+        isolation=kafka.isolation,
+        max_wait_ms=kafka.fetch_wait_ms,
+        timeout=options.poll_timeout_ms / 1000,
     )
 
     def decoded() -> Iterator[pa.RecordBatch]:
@@ -91,19 +95,28 @@ def _together(client: KafkaClient, options: SourceOptions, group: Group, decoder
 
 
 def _joined(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of so many at least, but for the last one: a batch of a few rows costs Spark as much as one of many."""
+    """The same rows in batches of so many at least, but for the last one: a batch of a few rows costs Spark as much as one of many. What is before an
+    error comes before it."""
+    kept: list[pa.RecordBatch] = []
+    try:
+        for batch in batches:
+            kept.append(batch)
+            if sum(each.num_rows for each in kept) >= least:
+                yield from _as_one(kept)
+                kept = []
+    except KafkaException:
+        yield from _as_one(kept)
+        raise
+    yield from _as_one(kept)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
     import pyarrow as pa
 
-    kept: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        kept.append(batch)
-        rows += batch.num_rows
-        if rows >= least:
-            yield from pa.Table.from_batches(kept).combine_chunks().to_batches() if len(kept) > 1 else kept
-            kept, rows = [], 0
-    if kept:
-        yield from pa.Table.from_batches(kept).combine_chunks().to_batches() if len(kept) > 1 else kept
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 @dataclass

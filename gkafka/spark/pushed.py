@@ -54,7 +54,9 @@ def understood(given: Any) -> Comparison | None:
     return Comparison(column, sign, value, is_exact=column != "offset" or sign != "in")
 
 
-def cut(ranges: Iterable[OffsetRange], comparisons: Sequence[Comparison], first_since: Callable[[dict[TopicPartition, int]], Offsets]) -> list[OffsetRange]:
+def cut(
+    ranges: Iterable[OffsetRange], comparisons: Sequence[Comparison], first_since: Callable[[dict[TopicPartition, int]], Offsets]
+) -> list[OffsetRange]:
     """What is left of the ranges where all of these hold. first_since(ms by partition): the offset of the first record that is as new, -1 where there is none."""
     left = [_by_offset(r, comparisons) for r in ranges if all(_may_be(r, each) for each in comparisons)]
     left = [r for r in left if r.size > 0]

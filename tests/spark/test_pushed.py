@@ -122,8 +122,12 @@ def test_several_offsets_are_cut_to_where_they_lie_and_looked_at_again(reading: 
 
 def filters() -> st.SearchStrategy[Any]:
     number = st.integers(-3, 14)
-    plain = st.builds(lambda kind, column, value: kind((column,), value), st.sampled_from(NUMBERS), st.sampled_from(["partition", "offset"]), number)
-    several = st.builds(lambda column, found: api.In((column,), tuple(found)), st.sampled_from(["partition", "offset"]), st.lists(number, max_size=4))
+    plain = st.builds(
+        lambda kind, column, value: kind((column,), value), st.sampled_from(NUMBERS), st.sampled_from(["partition", "offset"]), number
+    )
+    several = st.builds(
+        lambda column, found: api.In((column,), tuple(found)), st.sampled_from(["partition", "offset"]), st.lists(number, max_size=4)
+    )
     return plain | several
 
 
@@ -143,7 +147,9 @@ def test_no_row_is_lost_and_what_is_done_with_holds(chosen: list[Any], start: in
     assert rows <= {place for place in there if all(holds(each, place) for each in done_with)}
 
 
-def test_where_spark_has_no_filters_that_is_said(reading: Reading, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_spark_has_no_filters_that_is_said(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("gkafka.spark.source.FILTERS", None)
     with caplog.at_level(logging.WARNING):
         reading(pushFilters="true").tasks()
