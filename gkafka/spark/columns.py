@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from gkafka.exceptions import ConfigurationError
-from gkafka.spark.loading import nothing_collected
+from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -61,5 +61,6 @@ def read_task(options: SourceOptions, schema: StructType, partition: InputPartit
     with nothing_collected():
         from gkafka.spark.fetch import read
 
+    keep_loaded()
     not_null = [column.name for column in schema.fields if not column.nullable]
     yield from read(options, task, schema.fieldNames(), not_null)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from gkafka.logs import get_logger
 from gkafka.spark.columns import FIELDS, check_columns, kafka_schema, read_task
-from gkafka.spark.loading import nothing_collected
+from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import parse, parse_either
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class GKafkaReader(DataSourceReader):
         with nothing_collected():
             from gkafka.spark.driver import plan
 
+        keep_loaded()
         options = parse(self._options)
         check_columns(self._schema)
         if options.push_filters and FILTERS is None:
