@@ -108,6 +108,35 @@ def found_compiled() -> dict[str, str]:
     return {"PYSPARK_PYTHON": str(LAUNCHER), "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
 
 
+def many(bench: Bench) -> Iterator[Figure]:
+    """Topics of many partitions, and batches of few rows."""
+    few = 400_000
+    for topic, partitions in (("parts200", 200), ("parts1000", 1000)):
+        create(bench.bootstrap, topic, partitions)
+        fill(bench.bootstrap, topic, partitions, few, batch_bytes=300)
+    for topic, gate, goal in (("parts200", 2, 4), ("parts1000", 2, 5)):
+        yield bench._replace(rows=few).ratio(
+            f"batch read of {topic[5:]} partitions, to the JVM connector",
+            bench.session("read", topic, rows=few),
+            "gkafka",
+            "kafka",
+            gate,
+            goal,
+        )
+    run = bench.session("stream", "parts200", rows=few, **{"per-trigger": 40_000})
+    yield bench._replace(rows=few).ratio("stream of 200 partitions, 10 batches", run, "gkafka", "kafka", 1.5, 3)
+    run = bench.session("stream", **{"per-trigger": bench.rows // 20})
+    yield bench.ratio("stream of 2 partitions, 20 batches", run, "gkafka", "kafka", 1.1, 2)
+    run = bench.session("write", "parts200", rows=few, partitions=200)
+    yield bench._replace(rows=few).ratio("batch write to 200 partitions", run, "gkafka", "kafka", 1.5, 2.5)
+    yield bench.ratio("limit(10)", bench.session("first_rows"), "gkafka", "kafka", 0.4, 0.8)
+    for topic in ("rows", "parts200", "parts1000"):
+        run = bench.session("same", topic, **{"per-trigger": bench.rows // 4 if topic == "rows" else 100_000})
+        differences = None if failed([run]) else float(sum(run["differences"].values()))
+        note = failed([run]) or f"of {run['rows']}: {run['differences']}"
+        yield Figure(f"rows of {topic} that one has and the other has not", differences, 0, "", 1, note, at_least=False)
+
+
 def codecs(bench: Bench) -> Iterator[Figure]:
     values = json_like(4096, 100)
     for codec in COMPRESSED:
@@ -201,6 +230,7 @@ SECTIONS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "read": read,
     "write": write,
     "stream": stream,
+    "many": many,
     "codecs": codecs,
     "transactional": transactional,
     "micro": micro,

@@ -45,6 +45,7 @@ def session(*, connector: bool = True) -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
     )
@@ -106,6 +107,45 @@ def read(spark: SparkSession, given: argparse.Namespace) -> Result:
     return {"same": same, "seen": seen, **times}
 
 
+def first_rows(spark: SparkSession, given: argparse.Namespace) -> Result:
+    """limit(10) of all there is."""
+
+    def run(name: str) -> float:
+        df = frame(spark, name, given.bootstrap, given.topic)
+        began = time.perf_counter()
+        assert len(df.limit(10).collect()) == 10
+        return time.perf_counter() - began
+
+    return {"same": True, **in_turn(given, {name: partial(run, name) for name in given.sources})}
+
+
+def same(spark: SparkSession, given: argparse.Namespace) -> Result:
+    """How many rows one has that the other one has not, headers included: read in a batch, and by gkafka in a stream of several batches."""
+    frames = {
+        name: spark.read.format(name)
+        .option("kafka.bootstrap.servers", given.bootstrap)
+        .option("subscribe", given.topic)
+        .option("includeHeaders", "true")
+        .load()
+        for name in ("kafka", "gkafka")
+    }
+    with folder() as files, folder() as checkpoint:
+        options = {"includeHeaders": "true", **({"maxOffsetsPerTrigger": given.per_trigger} if given.per_trigger else {})}
+        run_stream(
+            stream_frame(spark, "gkafka", given, **options)
+            .writeStream.format("parquet")
+            .option("path", files)
+            .option("checkpointLocation", checkpoint)
+        )
+        frames["gkafka in a stream"] = spark.read.parquet(files)
+        theirs = frames.pop("kafka").cache()
+        found = {}
+        for name, df in frames.items():
+            ours = df.select(theirs.columns)
+            found[f"{name} only"], found[f"not in {name}"] = ours.exceptAll(theirs).count(), theirs.exceptAll(ours).count()
+    return {"rows": theirs.count(), "differences": found}
+
+
 def codecs(spark: SparkSession, given: argparse.Namespace) -> Result:
     """gkafka on several topics that hold the same, compressed in several ways."""
     topics = given.topic.split(",")
@@ -126,7 +166,7 @@ def new_topic(given: argparse.Namespace) -> str:
 
     name = f"written-{os.getpid()}-{next(_numbers)}"
     with KafkaClient(given.bootstrap) as client:
-        client.create_topic(name, 2)
+        client.create_topic(name, given.partitions)
     return name
 
 
@@ -136,7 +176,7 @@ def end_of(given: argparse.Namespace, topic: str) -> None:
     from gkafka.common import IsolationLevel, OffsetType
 
     with KafkaClient(given.bootstrap) as client:
-        places: Any = {(topic, p): OffsetType.LATEST for p in range(2)}
+        places: Any = {(topic, p): OffsetType.LATEST for p in range(given.partitions)}
         ends = client.list_offsets(places, isolation=IsolationLevel.READ_COMMITTED)
         client.admin().delete_topics([topic])
     written = sum(ends.values())
@@ -210,7 +250,8 @@ def stream(spark: SparkSession, given: argparse.Namespace) -> Result:
 
     def run(name: str) -> float:
         with folder() as checkpoint:
-            writer = stream_frame(spark, name, given).writeStream.format("noop").option("checkpointLocation", checkpoint)
+            capped = {"maxOffsetsPerTrigger": given.per_trigger} if given.per_trigger else {}
+            writer = stream_frame(spark, name, given, **capped).writeStream.format("noop").option("checkpointLocation", checkpoint)
             took, progress = run_stream(writer)
         rows = sum(p["numInputRows"] for p in progress)
         assert rows == given.rows, f"{name}: {rows} rows were read"
@@ -307,6 +348,8 @@ def peak_kb(pid: int) -> int:
 MODES: dict[str, Callable[[SparkSession, argparse.Namespace], Result]] = {
     "read": read,
     "codecs": codecs,
+    "first_rows": first_rows,
+    "same": same,
     "cold": cold,
     "write": write,
     "stream": stream,
@@ -322,6 +365,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--partitions", type=int, default=2, help="of topics that are written")
+    parser.add_argument("--per-trigger", type=int, default=0, help="maxOffsetsPerTrigger of a stream; 0: none")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--cold", type=int, default=4, help="runs that are thrown away")
     parser.add_argument("--sources", default="kafka,gkafka", type=lambda text: text.split(","))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka.broker import Broker
@@ -263,6 +263,24 @@ class KafkaClient:
         """fetch_raw() from start until the position reaches end; the next fetch is sent before an answer is handed out."""
         _check_timeout(timeout)
         return self._raw_fetcher().stream(topic, partition, start, end, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout)
+
+    def fetch_streams(
+        self,
+        spans: Sequence[tuple[str, int, int, int]],
+        *,
+        max_bytes: int | None = None,
+        isolation: IsolationLevel | int | None = None,
+        max_wait_ms: int = 500,
+        timeout: float | None = None,
+    ) -> Iterator[tuple[int, RawFetch | None]]:
+        """fetch_stream() of several ranges, (topic, partition, start, end), whose partitions share the requests to each broker.
+
+        Yields (number of the range, what came); those of one range in order. (number, None) where a range met what needs more than the next fetch, as an error or
+        a gap: nothing more comes of it, and fetch_stream() from where it stood goes on. max_bytes: of a partition in an answer. timeout: seconds for the
+        topics to be known.
+        """
+        _check_timeout(timeout)
+        return self._raw_fetcher().streams(spans, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout)
 
     def _deadline(self, timeout: float | None) -> float:
         _check_timeout(timeout)

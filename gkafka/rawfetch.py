@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gkafka import records
@@ -19,11 +20,13 @@ from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
 
-__all__ = ["RawFetch", "RawFetcher"]
+__all__ = ["RawFetch", "RawFetcher", "Span"]
 
 log = get_logger(__name__)
 
 DEFAULT_BYTES = 1 << 20
+TOGETHER_BYTES = 8 << 20
+"""Of an answer for several partitions, if a partition alone may not have more."""
 
 
 class RawFetch(NamedTuple):
@@ -39,6 +42,15 @@ class RawFetch(NamedTuple):
     aborted: tuple[tuple[int, int], ...]
     next_offset: int
     log_start_offset: int
+
+
+class Span(NamedTuple):
+    """Offsets [start, end) of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
 
 
 class RawFetcher:
@@ -95,10 +107,32 @@ class RawFetcher:
     ) -> Iterator[RawFetch]:
         """See KafkaClient.fetch_stream. timeout: seconds without progress before KafkaTimeoutError."""
         reader = Reader(self._cluster, topic, partition, max_bytes, isolation, max_wait_ms, 1)
+        with self._role() as role:
+            yield from reader.stream(role, start, end, timeout)
+
+    def streams(
+        self,
+        spans: Sequence[tuple[str, int, int, int]],
+        max_bytes: int | None,
+        isolation: IsolationLevel | int | None,
+        *,
+        max_wait_ms: int,
+        timeout: float | None,
+    ) -> Iterator[tuple[int, RawFetch | None]]:
+        """See KafkaClient.fetch_streams."""
+        asked = [Span(*span) for span in spans]
+        readers = [Reader(self._cluster, span.topic, span.partition, max_bytes, isolation, max_wait_ms, 1) for span in asked]
+        streams = Streams(self._cluster, asked, readers)
+        with self._role() as role:
+            yield from streams.run(role, timeout)
+
+    @contextlib.contextmanager
+    def _role(self) -> Iterator[tuple[str, int]]:
+        """Connections for a stream, which are closed if it does not come to its end."""
         role = self._take_role()
         clean = False
         try:
-            yield from reader.stream(role, start, end, timeout)
+            yield role
             clean = True
         finally:
             if clean:
@@ -123,8 +157,8 @@ class Reader:
     ) -> None:
         self._cluster, self._handler = cluster, cluster.handler
         self._topic, self._partition = check_topic_name(topic), check_partition("partition", partition)
-        self._most_bytes = max(1, cluster.config.max_response_bytes - FRAME_BYTES)
-        self._max_bytes = min(check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes), self._most_bytes)
+        self.most_bytes = max(1, cluster.config.max_response_bytes - FRAME_BYTES)
+        self.max_bytes = min(check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes), self.most_bytes)
         self._isolation = int(check_isolation("isolation", IsolationLevel.READ_COMMITTED if isolation is None else isolation))
         self._max_wait_ms, self._min_bytes = check_count("max_wait_ms", max_wait_ms, low=0), check_count("min_bytes", min_bytes, low=0)
 
@@ -137,7 +171,7 @@ class Reader:
             future, leader = (sent.pop() if sent else None) or self.send(role, offset, deadline)
             left = max(0.0, deadline - self._handler.monotonic())
             try:
-                answer = future.result(min(left, self._timeout_s() + 1.0))
+                answer = future.result(min(left, self.timeout_s + 1.0))
             except KafkaTimeoutError as exc:
                 what = f"{self._topic}-{self._partition}: no answer of {leader} to a fetch from offset {offset}: {exc}"
                 raise KafkaTimeoutError(what, topic=self._topic, partition=self._partition, offset=offset) from exc
@@ -151,7 +185,7 @@ class Reader:
         deadline = self._cluster._deadline(timeout)
         idle, chance = Retry(), self._handler.random()
         while position < end:
-            began, asked = self._handler.monotonic(), self._max_bytes
+            began, asked = self._handler.monotonic(), self.max_bytes
             raw = self.fetch(role, position, deadline, pending)
             pending = None
             if raw.next_offset > position:
@@ -168,7 +202,7 @@ class Reader:
                     partition=self._partition,
                     offset=position,
                 )
-            elif self._max_bytes == asked and (now := self._handler.monotonic()) - began < self._max_wait_ms / 2000:
+            elif self.max_bytes == asked and (now := self._handler.monotonic()) - began < self._max_wait_ms / 2000:
                 # A broker that does not park the fetch is not asked again at once.
                 idle.failed(IDLE, now, chance)
                 self._handler.sleep(max(0.0, min(idle.not_before, deadline) - now))
@@ -182,28 +216,33 @@ class Reader:
             log.debug("%s-%d: fetching ahead: %s", self._topic, self._partition, exc)
             return None  # the next fetch sends again and meets the error in its own name
 
-    def _timeout_s(self) -> float:
+    @property
+    def timeout_s(self) -> float:
+        """Longest wait for an answer."""
         return (self._cluster.config.socket_timeout_ms + self._max_wait_ms) / 1000
 
     def send(self, role: tuple[str, int], offset: int, deadline: float) -> tuple[Any, str]:
         """Ask the leader; returns the future of its answer, and which broker it is (host:port)."""
         broker: Broker = self._cluster.wait_for_leader(self._topic, self._partition, deadline)
-        leader = self._cluster.metadata.leader(self._topic, self._partition)
         topic_id = self._cluster.metadata.topic_id(self._topic)
-        part = FetchPartition(
+        topics = [FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[self.part(offset)])]
+        return broker.channel(role).request(self.request(topics, self.max_bytes), timeout_s=self.timeout_s), address_of(broker)
+
+    def part(self, offset: int) -> FetchPartition:
+        """What a request for this partition says of it."""
+        leader = self._cluster.metadata.leader(self._topic, self._partition)
+        return FetchPartition(
             partition=self._partition,
             current_leader_epoch=leader[1] if leader is not None else -1,
             fetch_offset=offset,
-            partition_max_bytes=self._max_bytes,
+            partition_max_bytes=self.max_bytes,
         )
-        request = FetchRequest(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            isolation_level=self._isolation,
-            topics=[FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[part])],
+
+    def request(self, topics: list[FetchTopic], max_bytes: int) -> FetchRequest:
+        """For these, with the rest as it was given here."""
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms, min_bytes=self._min_bytes, max_bytes=max_bytes, isolation_level=self._isolation, topics=topics
         )
-        return broker.channel(role).request(request, timeout_s=self._timeout_s()), address_of(broker)
 
     def _read(self, response: Any, offset: int, leader: str) -> RawFetch:
         about: dict[str, Any] = {"topic": self._topic, "partition": self._partition, "offset": offset, "broker": leader, "api": "Fetch"}
@@ -213,10 +252,11 @@ class Reader:
         for topic in response.responses:
             for data in topic.partitions:
                 if data.partition_index == self._partition:
-                    return self._result(data, offset, about)
+                    return self.result(data, offset, about)
         raise ProtocolError(f"the answer to a fetch leaves {self._topic}-{self._partition} out", **about)
 
-    def _result(self, data: Any, offset: int, about: dict[str, Any]) -> RawFetch:
+    def result(self, data: Any, offset: int, about: dict[str, Any]) -> RawFetch:
+        """What an answer holds of this partition. Raises the error that it tells."""
         error = error_for(data.error_code, **about)
         if error is not None:
             if error.stale is Stale.METADATA:
@@ -226,7 +266,7 @@ class Reader:
         headers = records.scan(batches, topic=self._topic, partition=self._partition)
         if not headers and len(batches):
             tp = TopicPartition(self._topic, self._partition)
-            self._max_bytes = wider(batches, self._max_bytes, self._most_bytes, tp, offset)
+            self.max_bytes = wider(batches, self.max_bytes, self.most_bytes, tp, offset)
         aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
         return RawFetch(
             batches,
@@ -236,3 +276,121 @@ class Reader:
             max(offset, headers[-1].next_offset) if headers else offset,
             data.log_start_offset,
         )
+
+
+class Asked(NamedTuple):
+    """A request of several ranges. answer: its future, None if it could not be sent. numbers: of the ranges, in its order."""
+
+    answer: Any
+    numbers: list[int]
+
+
+class Streams:
+    """Several ranges at once: one request asks a broker for all of its partitions.
+
+    Here goes on what meets nothing unusual. A range that needs more than that, as one with an error, a gap at its end or a record that does not fit, is left
+    where it stands, for a `Reader` to go on with.
+    """
+
+    def __init__(self, cluster: Cluster, spans: Sequence[Span], readers: Sequence[Reader]) -> None:
+        self._cluster, self._spans, self._readers = cluster, spans, readers
+        self._at = [check_offset("start", span.start) for span in spans]
+        for span in spans:
+            check_offset("end", span.end)
+
+    def run(self, role: tuple[str, int], timeout: float | None) -> Iterator[tuple[int, RawFetch | None]]:
+        """(number of the range, what came), or (number, None) where it is left."""
+        waiting, left = self._by_leader(timeout)
+        sent = {broker: self._send(role, broker, numbers) for broker, numbers in waiting.items()}
+        for number in left:
+            yield number, None
+        while sent:
+            for broker in list(sent):
+                asked = sent.pop(broker)
+                found = self._take(broker, asked)
+                served = {number for number, raw in found if raw is not None}
+                done = {number for number, raw in found if raw is None or self._at[number] >= self._spans[number].end}
+                # Whoever got nothing comes first the next time: brokers fill an answer in the order of the request.
+                numbers = [n for n in sorted(asked.numbers, key=served.__contains__) if n not in done]
+                if numbers:
+                    sent[broker] = self._send(role, broker, numbers)
+                yield from found
+
+    def _by_leader(self, timeout: float | None) -> tuple[dict[Broker, list[int]], list[int]]:
+        """The ranges by who is to be asked for them, and those that nobody can be: a partition stands in a request once."""
+        waiting: dict[Broker, list[int]] = {}
+        left: list[int] = []
+        seen: set[tuple[str, int]] = set()
+        for topic in dict.fromkeys(span.topic for span in self._spans):
+            with contextlib.suppress(KafkaException):  # who goes on with its partitions meets it
+                self._cluster.wait_for_topic(topic, self._cluster._deadline(timeout))
+        for number, span in enumerate(self._spans):
+            if span.start >= span.end:
+                continue
+            leader = self._cluster.metadata.leader(span.topic, span.partition)
+            broker = self._cluster._brokers.get(leader[0]) if leader is not None else None
+            if broker is None or (span.topic, span.partition) in seen:
+                left.append(number)
+            else:
+                seen.add((span.topic, span.partition))
+                waiting.setdefault(broker, []).append(number)
+        return waiting, left
+
+    def _send(self, role: tuple[str, int], broker: Broker, numbers: Sequence[int]) -> Asked:
+        first = {name: place for place, name in reversed(list(enumerate(self._spans[number].topic for number in numbers)))}
+        numbers = sorted(numbers, key=lambda number: first[self._spans[number].topic])  # the partitions of a topic stand together
+        topics: dict[str, FetchTopic] = {}
+        for number in numbers:
+            name = self._spans[number].topic
+            if name not in topics:
+                topics[name] = FetchTopic(topic=name, topic_id=self._cluster.metadata.topic_id(name), partitions=[])
+            topics[name].partitions.append(self._readers[number].part(self._at[number]))
+        reader = self._readers[numbers[0]]
+        room = min(reader.most_bytes, max(TOGETHER_BYTES, reader.max_bytes))
+        try:
+            return Asked(broker.channel(role).request(reader.request(list(topics.values()), room), timeout_s=reader.timeout_s), numbers)
+        except KafkaException as exc:
+            log.debug("%d partitions of %s: %s", len(numbers), address_of(broker), exc)
+            return Asked(None, numbers)
+
+    def _take(self, broker: Broker, asked: Asked) -> list[tuple[int, RawFetch | None]]:
+        """What an answer brought, and which ranges are left: those with errors, and those for which there is nothing although nobody before them was given
+        anything."""
+        about: dict[str, Any] = {"broker": address_of(broker), "api": "Fetch"}
+        numbers = asked.numbers
+        if asked.answer is None:
+            return [(number, None) for number in numbers]
+        try:
+            response = asked.answer.result(self._readers[numbers[0]].timeout_s + 1.0)
+            if (error := error_for(response.error_code, **about)) is not None:
+                raise error
+        except KafkaException as exc:
+            log.debug("%d partitions of %s: %s", len(numbers), address_of(broker), exc)
+            return [(number, None) for number in numbers]
+        names = {self._cluster.metadata.topic_id(span.topic): span.topic for span in map(self._spans.__getitem__, numbers)}
+        there = {
+            (topic.topic or names.get(topic.topic_id), data.partition_index): data
+            for topic in response.responses
+            for data in topic.partitions
+        }
+        found: list[tuple[int, RawFetch | None]] = []
+        was_given = False
+        for number in numbers:
+            raw = self._result(number, there.get((self._spans[number].topic, self._spans[number].partition)), about)
+            if raw is not None and raw.next_offset > self._at[number]:
+                was_given = True
+                self._at[number] = raw.next_offset
+                found.append((number, raw))
+            elif raw is None or not was_given:
+                found.append((number, None))
+        return found
+
+    def _result(self, number: int, data: Any, about: dict[str, Any]) -> RawFetch | None:
+        if data is None:
+            return None
+        span, at = self._spans[number], self._at[number]
+        try:
+            return self._readers[number].result(data, at, {**about, "topic": span.topic, "partition": span.partition, "offset": at})
+        except KafkaException as exc:
+            log.debug("%s-%d is left at offset %d: %s", span.topic, span.partition, at, exc)
+            return None

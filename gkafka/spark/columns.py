@@ -9,13 +9,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from gkafka.exceptions import ConfigurationError
-from gkafka.spark.loading import nothing_collected
+from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from gkafka.spark.planner import OffsetRange
+    from gkafka.spark.planner import Group
 
 __all__ = ["FIELDS", "check_columns", "kafka_schema", "read_task"]
 
@@ -55,11 +55,12 @@ def check_columns(schema: StructType) -> None:
 
 def read_task(options: SourceOptions, schema: StructType, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     """The batches of a Spark task, in a worker."""
-    task: OffsetRange | None = partition.value if partition is not None else None
+    task: Group | None = partition.value if partition is not None else None
     if task is None:  # what Spark makes of an empty list of partitions
         return
     with nothing_collected():
         from gkafka.spark.fetch import read
 
+    keep_loaded()
     not_null = [column.name for column in schema.fields if not column.nullable]
     yield from read(options, task, schema.fieldNames(), not_null)

@@ -21,11 +21,12 @@ from gkafka.logs import get_logger
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import Limit, Offsets, TopicPartition, ranges_between, resolve
 from gkafka.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
-from gkafka.spark.planner import OffsetRange, split
+from gkafka.spark.planner import Group, OffsetRange, grouped, one_each, split, task_count
+from gkafka.spark.pushed import Comparison, cut
 from gkafka.topicdict import KNOWN_INTERNAL
 from gkafka.wire.metadata import MetadataResponse, MetadataResponseTopic
 
-__all__ = ["Asked", "Start", "plan"]
+__all__ = ["Asked", "Start", "divided", "plan"]
 
 log = get_logger(__name__)
 
@@ -33,15 +34,27 @@ T = TypeVar("T")
 Named = str | TopicPartition
 
 
-def plan(options: SourceOptions) -> list[OffsetRange]:
-    """The Spark tasks of a batch read, with offsets that are fixed from here on. Raises KafkaException."""
+def plan(options: SourceOptions, comparisons: Sequence[Comparison] = ()) -> list[Group]:
+    """The Spark tasks of a batch read, with offsets that are fixed from here on. comparisons: that hold of all rows that count. Raises KafkaException."""
     for warning in options.warnings:
         log.warning("%s", warning)
-    start, end = Asked(options).both_ends()
+    asked = Asked(options)
+    start, end = asked.both_ends()
     ranges = ranges_between(start, end, fail_on_data_loss=options.fail_on_data_loss)
-    tasks = split(ranges, options.min_partitions, options.max_records_per_partition)
-    log.info("%d tasks for %d partitions: %s", len(tasks), len(ranges), ", ".join(map(str, tasks[:100])))
+    if comparisons:
+        ranges = cut(ranges, comparisons, asked.first_since)
+    count = None if options.tasks is None else task_count(sum(r.size for r in ranges), options.tasks)
+    tasks = divided(options, ranges, count)
+    log.info("%d tasks for %d partitions: %s", len(tasks), len(ranges), "; ".join(", ".join(map(str, task[:100])) for task in tasks[:100]))
     return tasks
+
+
+def divided(options: SourceOptions, ranges: Iterable[OffsetRange], count: int | None) -> list[Group]:
+    """The ranges as tasks: about so many, None for one each; those that minPartitions asks for at least."""
+    pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
+    if count is None:
+        return one_each(pieces)
+    return grouped(pieces, max(count, options.min_partitions or 1), options.max_records_per_partition)
 
 
 class Start(NamedTuple):
@@ -104,6 +117,10 @@ class Asked:
         """The ends of these, those of committed transactions where they alone are read."""
         wanted = dict.fromkeys(partitions, int(OffsetType.LATEST))
         return self._tried("the latest offsets", lambda client: self._list_offsets(client, wanted)) if wanted else {}
+
+    def first_since(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """For each partition the offset of the first record with this timestamp (ms) or a later one, -1 where there is none."""
+        return self._tried("offsets by timestamp", lambda client: self._list_offsets(client, wanted))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The beginnings of those of them that are there."""

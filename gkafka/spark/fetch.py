@@ -1,4 +1,4 @@
-"""What a Spark task does: a range of offsets as Arrow batches, the next fetch always under way."""
+"""What a Spark task does: ranges of offsets as Arrow batches, the next fetch always under way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gkafka.records.columns import arrow_schema
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import DATA_LOSS, DataLossError
 from gkafka.spark.options import SourceOptions
-from gkafka.spark.planner import OffsetRange
+from gkafka.spark.planner import Group, OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -36,17 +36,87 @@ log = get_logger(__name__)
 MOST_MILLISECONDS = ((1 << 63) - 1) // 1000  # what Spark's timestamps, in microseconds, can hold
 
 
-def read(options: SourceOptions, task: OffsetRange, columns: Sequence[str], not_null: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
-    """The records of a range as batches of these columns, in offset order.
+def read(options: SourceOptions, group: Group, columns: Sequence[str], not_null: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+    """The records of some ranges as batches of these columns, those of a partition in offset order.
 
     not_null: those of them that Spark was told are never null; the schema of the batches has to say the same.
 
     Raises CorruptRecordError naming topic, partition and offset, DataLossError, KafkaTimeoutError and other KafkaException.
     """
+    decoders = [Decoder(options, task, columns, not_null) for task in group]
     with connected(options.kafka) as client:
-        decoder = Decoder(options, task, columns, not_null)
-        for chunk in RangeReader(client, options, task).chunks():
-            yield from decoder.batches(chunk)
+        if len(group) == 1:
+            yield from _alone(client, options, group[0], decoders[0])
+        else:
+            yield from _together(client, options, group, decoders)
+
+
+def _alone(client: KafkaClient, options: SourceOptions, task: OffsetRange, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+    for chunk in RangeReader(client, options, task).chunks():
+        yield from decoder.batches(chunk)
+
+
+def _together(client: KafkaClient, options: SourceOptions, group: Group, decoders: Sequence[Decoder]) -> Iterator[pa.RecordBatch]:
+    """Ranges that share fetches and Arrow batches. One that meets anything unusual is read alone from there on, behind the others."""
+    chunks = [Chunk(task.start) for task in group]
+    positions = [task.start for task in group]
+    left: list[int] = []
+    rows = size = 0
+    kafka = options.kafka
+    streams = client.fetch_streams(
+        group,
+        max_bytes=kafka.fetch_bytes,
+        isolation=kafka.isolation,
+        max_wait_ms=kafka.fetch_wait_ms,
+        timeout=options.poll_timeout_ms / 1000,
+    )
+
+    def decoded() -> Iterator[pa.RecordBatch]:
+        for number, chunk in enumerate(chunks):
+            if chunk.fetches:
+                chunks[number] = Chunk(positions[number])
+                yield from decoders[number].batches(chunk)
+
+    for number, raw in streams:
+        if raw is None:
+            left.append(number)
+            continue
+        before = chunks[number].rows
+        chunks[number].add(raw)
+        positions[number] = raw.next_offset
+        rows, size = rows + chunks[number].rows - before, size + len(raw.batches)
+        if rows >= options.batch_rows or size >= options.batch_bytes:
+            yield from _joined(decoded(), options.batch_rows)
+            rows = size = 0
+    yield from _joined(decoded(), options.batch_rows)
+    for number in left:
+        rest = group[number]._replace(start=positions[number])
+        yield from _alone(client, options, rest, decoders[number])
+
+
+def _joined(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of so many at least, but for the last one: a batch of a few rows costs Spark as much as one of many. What is before an
+    error comes before it."""
+    kept: list[pa.RecordBatch] = []
+    try:
+        for batch in batches:
+            kept.append(batch)
+            if sum(each.num_rows for each in kept) >= least:
+                yield from _as_one(kept)
+                kept = []
+    except KafkaException:
+        yield from _as_one(kept)
+        raise
+    yield from _as_one(kept)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
+    import pyarrow as pa
+
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 @dataclass

@@ -39,6 +39,7 @@ __all__ = [
     "ranges_between",
     "resolve",
     "stream_ranges",
+    "tasks_of",
     "to_spark",
 ]
 
@@ -54,6 +55,8 @@ LONGEST_SHOWN = 1000
 PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
 OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
+
+MOST_TASKS = 1_000_000
 
 DATA_LOSS = (
     "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by Kafka or the topic may "
@@ -186,9 +189,14 @@ def _is_long(value: Any, low: int, high: int) -> bool:
 
 
 # -- the offsets of a checkpoint -----------------------------------------------------------------------------------------
-def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """`{"topic": {"0": 23}}`, in order: what the JVM connector writes to a checkpoint, and Spark as JSON."""
-    found: dict[str, dict[str, int]] = {}
+TASKS = "gkafka:tasks="
+"""No topic can have such a name; and the JVM connector sees a topic without partitions, of which it makes nothing."""
+
+
+def to_spark(offsets: Mapping[TopicPartition, int], tasks: int | None = None) -> dict[str, dict[str, int]]:
+    """`{"topic": {"0": 23}}`, in order: what the JVM connector writes to a checkpoint, and Spark as JSON. tasks: into how many the batch that ends there is
+    divided, which stands beside it, so that a batch that is run again is divided in the same way, wherever that is."""
+    found: dict[str, dict[str, int]] = {} if tasks is None else {f"{TASKS}{tasks}": {}}
     for topic, partition in sorted(offsets):
         found.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
     return found
@@ -204,6 +212,19 @@ def from_spark(found: Any) -> Offsets:
                 "begin with a new checkpointLocation"
             )
     return offsets
+
+
+def tasks_of(found: Mapping[str, Any]) -> int | None:
+    """The number that to_spark() was given; None where there is none, as in a checkpoint of the JVM connector. Raises ConfigurationError."""
+    told = [name.removeprefix(TASKS) for name in found if name.startswith(TASKS)]
+    if not told:
+        return None
+    if len(told) > 1 or not (told[0].isascii() and told[0].isdecimal() and 0 < int(told[0]) <= MOST_TASKS):
+        raise ConfigurationError(
+            f"the checkpoint says {', '.join(repr(TASKS + number) for number in told)}, which no query writes: it was edited, or is damaged; put a whole one in "
+            "its place, or begin with a new checkpointLocation"
+        )
+    return int(told[0])
 
 
 def moves_with_the_end(start: Limit) -> bool:

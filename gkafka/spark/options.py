@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 
+DEFAULT_TASKS = 8
+"""Where nobody has seen the session's parallelism: the process that plans has no session."""
+
+
 class Option(NamedTuple):
     """One option. name: as users write it; Spark hands it over in lower case."""
 
@@ -67,8 +71,21 @@ def _rows() -> Iterator[Option]:
         "where no record is as new as a starting timestamp: `error`, or begin at the `latest`",
     )
     yield Option("failOnDataLoss", "true", "offsets that are gone are an error; `false`: a warning, and reading goes on where records are")
-    yield Option("minPartitions", "", "about this many Spark tasks: large partitions are cut; unset: one task for each partition")
-    yield Option("maxRecordsPerPartition", "", "no Spark task reads more offsets than this")
+    yield Option(
+        "tasks",
+        "",
+        "about how many Spark tasks read at a time, each some partitions: fewer where there is little to read, more where there is much; `partitions`: one for "
+        "each partition, as in the JVM connector; unset: the session's parallelism, as `register()` has seen it, else "
+        f"{DEFAULT_TASKS}; gkafka's own",
+    )
+    yield Option("minPartitions", "", "at least about this many Spark tasks: large partitions are cut")
+    yield Option("maxRecordsPerPartition", "", "no Spark task reads more offsets than this: large partitions are cut")
+    yield Option(
+        "pushFilters",
+        "false",
+        "batch only, Spark 4.1 and newer: comparisons of topic, partition, offset and timestamp with constants cut what is read before tasks are made of it; needs "
+        "`spark.sql.python.filterPushdown.enabled=true`, without which Spark refuses such a source; gkafka's own",
+    )
     yield Option("includeHeaders", "false", "a column `headers`")
     yield Option("kafkaConsumer.pollTimeoutMs", "120000", "a task that gets no record for so long fails")
     yield Option("fetchOffset.numRetries", "3", "tries of the driver to learn partitions and offsets")
@@ -129,14 +146,17 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What one read does. warnings: what the user should hear, once, from the driver. end: Latest() in a stream, which has none."""
+    """What one read does. tasks: how many Spark tasks may work at a time, None: one for each partition. warnings: what the user should hear, once, from
+    the driver. end: Latest() in a stream, which has none."""
 
     topics: Subscribe | SubscribePattern | Assign
     start: Limit
     end: Limit
     fail_on_data_loss: bool
+    tasks: int | None
     min_partitions: int | None
     max_records_per_partition: int | None
+    push_filters: bool
     include_headers: bool
     poll_timeout_ms: int
     offset_tries: int
@@ -165,7 +185,7 @@ def parse_stream(options: Mapping[str, str]) -> SourceOptions:
     for name, what in (("endingTimestamp", "timestamp"), ("endingOffsetsByTimestamp", "timestamp"), ("endingOffsets", "offset")):
         if name.lower() in given:
             raise ConfigurationError(f"ending {what} not valid in streaming queries: leave {name} out, or read in batches with spark.read")
-    return _parsed(given, _limit(given, "starting", Latest()), Latest(), lambda *_: iter(()))
+    return _parsed(given, _limit(given, "starting", Latest()), Latest(), _stream_warnings)
 
 
 def parse_either(options: Mapping[str, str]) -> SourceOptions:
@@ -194,8 +214,10 @@ def _parsed(
         start=start,
         end=end,
         fail_on_data_loss=_boolean(given, "failOnDataLoss"),
+        tasks=_tasks(given),
         min_partitions=values.positive(given, "minPartitions"),
         max_records_per_partition=values.positive(given, "maxRecordsPerPartition"),
+        push_filters=_boolean(given, "pushFilters"),
         include_headers=_boolean(given, "includeHeaders"),
         poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", 1),
         offset_tries=_whole(given, "fetchOffset.numRetries", 1),
@@ -233,6 +255,11 @@ def _batch_warnings(given: Mapping[str, str], _properties: KafkaProperties) -> I
     for name in STREAM_ONLY:
         if name.lower() in given:
             yield f"{name} option ignored in batch queries"
+
+
+def _stream_warnings(given: Mapping[str, str], _properties: KafkaProperties) -> Iterator[str]:
+    if _boolean(given, "pushFilters"):
+        yield "pushFilters option ignored in streaming queries: Spark hands a stream no filters"
 
 
 def _group_warnings(given: Mapping[str, str], properties: KafkaProperties) -> Iterator[str]:
@@ -295,6 +322,15 @@ def _pattern(value: str) -> str:
     except re.error as exc:
         raise ConfigurationError(f"subscribePattern={pattern!r}: not a regular expression of Python's re module: {exc}") from exc
     return pattern
+
+
+def _tasks(given: Mapping[str, str]) -> int | None:
+    if given.get("tasks", "").strip().lower() == "partitions":
+        return None
+    try:
+        return values.positive(given, "tasks") or DEFAULT_TASKS
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{exc}, or 'partitions' for one task for each partition") from None
 
 
 def _boolean(given: Mapping[str, str], name: str) -> bool:

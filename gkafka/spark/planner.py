@@ -1,15 +1,23 @@
-"""How ranges of offsets are cut into Spark tasks. Nothing here imports pyspark.
+"""How ranges of offsets become Spark tasks: large ones are cut, small ones share a task. Nothing here imports pyspark.
 
-Source: spark-sql-kafka-0-10, KafkaOffsetRangeCalculator (4.2).
+Source of the cuts: spark-sql-kafka-0-10, KafkaOffsetRangeCalculator (4.2), which knows no shared tasks.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["OffsetRange", "split"]
+__all__ = ["Group", "OffsetRange", "grouped", "one_each", "split", "task_count"]
+
+LITTLE = 20_000
+"""Offsets for which another task is not worth its start: some 40 ms of Python, in which a task that has begun reads as many."""
+MUCH = 2_000_000
+"""Offsets after which a task gives way to the next: what fails then is read again in two seconds."""
+RANGE_COST = 200
+"""What a range costs beside its records, in records."""
 
 
 class OffsetRange(NamedTuple):
@@ -28,11 +36,45 @@ class OffsetRange(NamedTuple):
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-def split(ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None) -> list[OffsetRange]:
-    """The ranges as tasks: one each, empty ones left out, the large ones cut.
+Group = tuple[OffsetRange, ...]
+"""What a task reads."""
 
-    max_records: no task gets more offsets than this. min_partitions: about this many tasks, large ranges cut in proportion; rounding
-    may give more or fewer.
+
+def task_count(offsets: int, wanted: int) -> int:
+    """How many tasks so many offsets are worth, where `wanted` can work at a time: fewer where there is little to read, more where there is much."""
+    return max(1, min(wanted, math.ceil(offsets / LITTLE)), math.ceil(offsets / MUCH))
+
+
+def one_each(ranges: Iterable[OffsetRange]) -> list[Group]:
+    """The JVM connector's plan."""
+    return [(r,) for r in ranges]
+
+
+def grouped(ranges: Sequence[OffsetRange], count: int, max_records: int | None = None) -> list[Group]:
+    """The ranges in `count` groups, or fewer, that take about as long: the largest first, each to the group that has least.
+
+    The same ranges and numbers always give the same groups. max_records: no group has more offsets than this, unless a range alone has; there may be
+    more groups then.
+    """
+    groups: list[list[OffsetRange]] = [[] for _ in range(min(count, len(ranges)))]
+    lightest = [(0, number) for number in range(len(groups))]
+    for r in sorted(ranges, key=lambda r: (-r.size, r)):
+        _, number = lightest[0]
+        if max_records is not None and groups[number] and sum(other.size for other in groups[number]) + r.size > max_records:
+            number = len(groups)
+            groups.append([])
+            heapq.heappush(lightest, (0, number))
+        weight, number = heapq.heappop(lightest)
+        groups[number].append(r)
+        heapq.heappush(lightest, (weight + r.size + RANGE_COST, number))
+    return [tuple(sorted(group)) for group in groups]
+
+
+def split(ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None) -> list[OffsetRange]:
+    """The ranges, empty ones left out, the large ones cut.
+
+    max_records: none has more offsets than this. min_partitions: about this many, large ranges cut in proportion; rounding may give more or
+    fewer.
     """
     tasks = [r for r in ranges if r.size > 0]
     if max_records is not None:

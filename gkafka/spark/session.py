@@ -10,25 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 import gkafka
 from gkafka.exceptions import ConfigurationError
+from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["pyfiles_zip", "register", "sql_view"]
 
+log = get_logger(__name__)
+
 
 def register(spark: SparkSession) -> None:
-    """Make format("gkafka") known to a session, classic or Connect."""
+    """Make format("gkafka") known to a session, classic or Connect. How many tasks a classic session works on at a time is noted, for the option `tasks`."""
     from pyspark.errors import AnalysisException
 
     from gkafka.spark.source import GKafkaDataSource
 
+    seen = {"parallelism": _parallelism(spark), "__module__": GKafkaDataSource.__module__, "__doc__": GKafkaDataSource.__doc__}
     try:
-        spark.dataSource.register(GKafkaDataSource)
+        # A class of its own: Spark sends it to the process that plans as it is here, where one that can be imported would be the module's.
+        spark.dataSource.register(type(GKafkaDataSource.__name__, (GKafkaDataSource,), seen))
     except AnalysisException as exc:
         # Spark 4.0 has found it by itself (pyspark_gkafka), and takes no other of that name then. Later ones do.
         if exc.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def _parallelism(spark: SparkSession) -> int | None:
+    """None on Connect, whose client has no SparkContext."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception as exc:  # PySparkAttributeError and others, by version
+        log.debug("the session's parallelism is not known: %s", exc)
+        return None
 
 
 def pyfiles_zip(path: str | Path | None = None) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from gkafka.exceptions import ConfigurationError
 from gkafka.logs import get_logger
 from gkafka.spark.exactlyonce import Task, write_once
+from gkafka.spark.loading import keep_loaded
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
 from gkafka.spark.sinkrows import check_written_columns, unwritten_columns
 from gkafka.spark.sinktask import write_plainly
@@ -58,6 +59,7 @@ class _Sink:
         return options
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        keep_loaded()
         options = self._parsed()
         tally = write_once(options, batches, self._task(options)) if options.transactional else write_plainly(options, batches)
         return Written(tally.records, tally.last_offsets, tally.replayed)

@@ -38,6 +38,8 @@ log = get_logger(__name__)
 PROPERTY = {option: f"kafka.{name}" for name, option in PRODUCER_NAMES.items()}
 OPTION = re.compile(rf"\b({'|'.join(PROPERTY)})(?==)")
 """An option of gkafka's producer, as errors show it: name=value."""
+LINGER_MS = 500.0
+"""A task has all of its rows at hand: a batch waits until it is full, or for the last row, also where rows go to hundreds of partitions."""
 AGAIN = "Spark tries the task again, spark.task.maxFailures times"
 WHILE_AWAY = "see that the partition has a leader and its broker answers; kafka.delivery.timeout.ms is how long that is waited for"
 
@@ -84,7 +86,7 @@ def producer_options(options: SinkOptions) -> dict[str, Any]:
     """Keyword arguments of get_producer(). Whoever is refused memory by brokers that do not answer hears of the records that failed first."""
     given: Mapping[str, Any] = options.kafka.producer
     patience = given.get("delivery_timeout_ms", 120000)
-    return {"max_block_ms": max(60000, patience * 1.5), **given}
+    return {"max_block_ms": max(60000, patience * 1.5), "linger_ms": min(LINGER_MS, patience / 2), **given}
 
 
 @contextlib.contextmanager

@@ -7,26 +7,37 @@ schema(), which load() calls, and again in the first call of a reader, because a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyspark.sql.datasource as api
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from gkafka.logs import get_logger
 from gkafka.spark.columns import FIELDS, check_columns, kafka_schema, read_task
-from gkafka.spark.loading import nothing_collected
+from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import parse, parse_either
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+    from gkafka.spark.pushed import Comparison
     from gkafka.spark.sink import GKafkaStreamWriter, GKafkaWriter
     from gkafka.spark.streamreader import GKafkaStreamReader
 
 __all__ = ["FIELDS", "GKafkaDataSource", "GKafkaReader", "kafka_schema"]
 
+log = get_logger(__name__)
+
+FILTERS = getattr(api, "Filter", None)
+"""None on Spark 4.0."""
+
 
 class GKafkaDataSource(DataSource):
     """Apache Kafka, read and written in batches and streams. Options: docs/spark.md."""
+
+    parallelism: ClassVar[int | None] = None
+    """What register() has seen of the session, None where it has not been asked: the option tasks, where it is not given."""
 
     @classmethod
     def name(cls) -> str:
@@ -36,13 +47,18 @@ class GKafkaDataSource(DataSource):
         return kafka_schema(parse_either(self.options).include_headers)
 
     def reader(self, schema: StructType) -> GKafkaReader:
-        return GKafkaReader(dict(self.options), schema)
+        kind = GKafkaFilteringReader if self.options.get("pushfilters", "").lower() == "true" else GKafkaReader
+        return kind(self._reads(), schema)
 
     def streamReader(self, schema: StructType) -> GKafkaStreamReader:
         with nothing_collected():
             from gkafka.spark.streamreader import GKafkaStreamReader
 
-        return GKafkaStreamReader(dict(self.options), schema)
+        return GKafkaStreamReader(self._reads(), schema)
+
+    def _reads(self) -> dict[str, str]:
+        noted = {} if self.parallelism is None else {"tasks": str(self.parallelism)}
+        return {**noted, **self.options}
 
     def writer(self, schema: StructType, overwrite: bool) -> GKafkaWriter:
         with nothing_collected():
@@ -63,14 +79,33 @@ class GKafkaReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._comparisons: list[Comparison] = []  # that hold of all rows that count
 
     def partitions(self) -> list[InputPartition]:
         with nothing_collected():
             from gkafka.spark.driver import plan
 
+        keep_loaded()
         options = parse(self._options)
         check_columns(self._schema)
-        return [InputPartition(task) for task in plan(options)]
+        if options.push_filters and FILTERS is None:
+            log.warning("pushFilters has no effect: this Spark hands no filters to a Python source; 4.1 and newer do")
+        return [InputPartition(task) for task in plan(options, self._comparisons)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_task(parse(self._options), self._schema, partition)
+
+
+class GKafkaFilteringReader(GKafkaReader):
+    """One that Spark hands its filters. A class of its own: Spark refuses a reader that has pushFilters() where its own setting is off."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+        """Yields those that Spark has to look at all the same."""
+        from gkafka.spark.pushed import understood
+
+        for each in filters:
+            found = understood(each)
+            if found is not None:
+                self._comparisons.append(found)
+            if found is None or not found.is_exact:
+                yield each

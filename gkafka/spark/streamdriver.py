@@ -12,7 +12,7 @@ from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
 from gkafka.logs import get_logger
 from gkafka.skins import Handler
 from gkafka.spark.admission import TriggerDelay, rate_limit, waiting
-from gkafka.spark.driver import Asked, Start
+from gkafka.spark.driver import Asked, Start, divided
 from gkafka.spark.groupcommits import GroupCommits
 from gkafka.spark.offsets import (
     AtTimestamp,
@@ -25,7 +25,7 @@ from gkafka.spark.offsets import (
     stream_ranges,
 )
 from gkafka.spark.options import SourceOptions
-from gkafka.spark.planner import OffsetRange, split
+from gkafka.spark.planner import Group, task_count
 
 __all__ = ["AvailableNowError", "StreamDriver"]
 
@@ -114,8 +114,15 @@ class StreamDriver:
         known = self._target or (self._ends.found if self._ends is not None else self._start and self._start.offsets)
         return known or None
 
-    def tasks(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """The Spark tasks of a batch. Raises DataLossError, AvailableNowError, KafkaException."""
+    def task_count(self, start: Offsets | None, end: Offsets) -> int | None:
+        """Into how many tasks a new batch that ends there is to be divided; None: one for each partition. start: as next_end() had it."""
+        if self._options.tasks is None:
+            return None
+        begin = start if start is not None else self._own_position()
+        return task_count(sum(max(0, offset - begin.get(at, 0)) for at, offset in end.items()), self._options.tasks)
+
+    def tasks(self, start: Offsets, end: Offsets, count: int | None) -> list[Group]:
+        """The Spark tasks of a batch, which was to have so many. Raises DataLossError, AvailableNowError, KafkaException."""
         # Spark 4.0 and 4.1 begin a restart with tasks(x, x): x is the end of the last batch in the log, committed or not. That is no batch, and who
         # has not asked for the initial offsets may yet do so, for a first batch that is planned again.
         planned_again, self._position = self._first, end
@@ -129,7 +136,7 @@ class StreamDriver:
         ranges = stream_ranges(start, end, added, fail_on_data_loss=self._options.fail_on_data_loss)
         if ranges:  # a batch that is run again may be of a topic that is gone by now
             ranges = present_ranges(ranges, self._present_partitions(), fail_on_data_loss=self._options.fail_on_data_loss)
-        return split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return divided(self._options, ranges, count)
 
     def close(self) -> None:
         if self._commits is not None:

@@ -16,12 +16,13 @@ from pyspark.sql.types import StructType
 from gkafka.logs import get_logger
 from gkafka.spark.columns import check_columns, read_task
 from gkafka.spark.loading import nothing_collected
-from gkafka.spark.offsets import from_spark, to_spark
+from gkafka.spark.offsets import from_spark, tasks_of, to_spark
 from gkafka.spark.options import parse_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+    from gkafka.spark.offsets import Offsets
     from gkafka.spark.streamdriver import StreamDriver
 
 try:
@@ -44,6 +45,7 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = dict(options)
         self._schema = schema
         self._driver: StreamDriver | None = None
+        self._planned: SparkOffset | None = None  # the end of the last batch
 
     # -- in the driver -----------------------------------------------------------------------------------------------------
     def prepareForTriggerAvailableNow(self) -> None:
@@ -61,18 +63,27 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, *given: Any) -> SparkOffset:
         """given: start and limit, since Spark 4.2. (An argument of any kind in the signature is how Spark learns that limits are honoured.)"""
         if not given:
-            return to_spark(self._query(tells_start=False).next_end(None, everything=False))
+            query = self._query(tells_start=False)
+            return self._end(query, self._planned, None, query.next_end(None, everything=False))
         start, limit = given
         everything = isinstance(limit, ReadAllAvailable)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return to_spark(self._query().next_end(from_spark(start), everything=everything, limit=most))
+        query, begin = self._query(), from_spark(start)
+        return self._end(query, start, begin, query.next_end(begin, everything=everything, limit=most))
+
+    def _end(self, query: StreamDriver, known: SparkOffset | None, start: Offsets | None, end: Offsets) -> SparkOffset:
+        """Nothing new is the offset that is known, to the letter: Spark makes a batch of any other."""
+        if known is not None and from_spark(known) == end:
+            return known
+        return to_spark(end, query.task_count(start, end))
 
     def reportLatestOffset(self) -> SparkOffset | None:
         known = self._query().latest_known()
         return None if known is None else to_spark(known)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
-        return [InputPartition(task) for task in self._query().tasks(from_spark(start), from_spark(end))]
+        self._planned = end
+        return [InputPartition(task) for task in self._query().tasks(from_spark(start), from_spark(end), tasks_of(end))]
 
     def commit(self, end: SparkOffset) -> None:
         """Nothing: it comes one batch late, and never for the last. What latestOffset() begins with is what commitGroup commits."""

@@ -29,6 +29,7 @@ from tests.cli.running import tool
 from tests.public.aids import Runner
 from tests.public.zoo import zoo_client
 from tests.reading.model import Record
+from tests.records.handmade import values
 
 if TYPE_CHECKING:
     from gkafka.testing import MockCluster
@@ -651,15 +652,20 @@ class Spark(Way):
         self.close()
         self._at = offset
 
+    def others(self) -> list[OffsetRange]:
+        """What the task reads besides."""
+        return []
+
     def read(self) -> list[Record]:
         if self._task is None:
             wanted = OffsetRange(self.topic, 0, self._at, self.cluster.offsets(self.topic, 0)[1])
-            self._task = spark_fetch.read(self._options, wanted, ("key", "value", "offset"))
+            self._task = spark_fetch.read(self._options, (wanted, *self.others()), ("topic", "key", "value", "offset"))
         try:
-            found = rows(next(self._task))
+            batch = next(self._task)
         except KafkaException:
             self.close()
             raise
+        found = [row for row, topic in zip(rows(batch), batch["topic"].to_pylist(), strict=True) if topic == self.topic]
         # A task that is tried again begins anew. Here the next call goes on.
         self._at = found[-1].offset + 1 if found else self._at
         return found
@@ -668,6 +674,22 @@ class Spark(Way):
         if self._task is not None:
             self._task.close()  # type: ignore[attr-defined]  # it is a generator
             self._task = None
+
+
+class SparkShared(Spark):
+    """The same of a task that reads another partition, too."""
+
+    name = "Spark task of two partitions"
+
+    def open(self) -> None:
+        super().open()
+        beside = f"{self.topic}-beside"
+        self.cluster.create_topic(beside)
+        self.cluster.append(beside, 0, values(3))
+        self._beside = OffsetRange(beside, 0, 0, 3)
+
+    def others(self) -> list[OffsetRange]:
+        return [self._beside]
 
 
 class Tool(Way):
@@ -758,7 +780,7 @@ WAYS: tuple[type[Way], ...] = (
     *(NativeOne, NativeBatch1, NativeBatch3, NativeBatch100, NativeBatchAll, NativeIteration, NativeArrow, NativeArrow2, NativeMixed),
     *(NativeDeserialized, Raw, RawStream, Simple, SimpleBatch, SimpleIteration, Balanced, BalancedBatch),
     *(Managed, ManagedBatch, ManagedIteration, KafkaPoll, KafkaPoll3, KafkaIteration),
-    *(LegacySimple, LegacySimpleMany, LegacyKafka, LegacyKafkaMany, LegacyProcesses, Spark, Tool, ToolText, ToolGroup),
+    *(LegacySimple, LegacySimpleMany, LegacyKafka, LegacyKafkaMany, LegacyProcesses, Spark, SparkShared, Tool, ToolText, ToolGroup),
 )
 CHEAP = tuple(way for way in WAYS if way is not LegacyProcesses)
 """Those that many examples can afford: the other one starts processes."""

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
+from gkafka.spark.offsets import TASKS
 from gkafka.spark.source import GKafkaDataSource
 
 Row = dict[str, Any]
@@ -115,6 +116,12 @@ class OldQuery(Query):
             self.reader.commit(self._committed())
         self.checkpoint.offsets.append(json.dumps(end))
         return True
+
+
+def ends(told: str | dict[str, Any]) -> dict[str, Any]:
+    """What an offset of a checkpoint says of partitions."""
+    found: dict[str, Any] = json.loads(told) if isinstance(told, str) else told
+    return {topic: partitions for topic, partitions in found.items() if not topic.startswith(TASKS)}
 
 
 def sent(value: Any) -> Any:

@@ -57,3 +57,25 @@ print(seen)
 def test_what_a_process_of_spark_imports_is_not_searched_for_garbage_meanwhile() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == str(dict.fromkeys(("driver", "fetch", "streamreader", "sink"), False))
+
+
+KEEPS = """
+import gc, os
+from gkafka.spark.loading import keep_loaded
+keep_loaded()
+print(gc.get_freeze_count())
+os.environ["SPARK_REUSE_WORKER"] = "1"
+keep_loaded()
+kept = gc.get_freeze_count()
+cycle = []
+cycle.append(cycle)
+keep_loaded()
+print(kept > 1000, gc.get_freeze_count() == kept)
+del cycle
+print(gc.collect() >= 1)
+"""
+
+
+def test_a_worker_of_spark_keeps_what_it_has_loaded_and_no_other_process_does() -> None:
+    done = subprocess.run([sys.executable, "-c", KEEPS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n") == ["0", "True True", "True", ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gkafka.spark.planner import OffsetRange, split
+from gkafka.spark.planner import LITTLE, MUCH, OffsetRange, grouped, one_each, split, task_count
 
 
 def r(topic: str, start: int, end: int) -> OffsetRange:
@@ -93,3 +93,42 @@ def test_tasks_cover_every_offset_once(given: list[tuple[int, int]], least: int 
 
 def test_a_range_says_what_it_is() -> None:
     assert str(OffsetRange("t", 3, 10, 20)) == "t-3 [10, 20)"
+
+
+# -- tasks that share ----------------------------------------------------------------------------------------------------
+def test_a_number_of_tasks_is_kept_to_where_there_is_neither_little_nor_much() -> None:
+    assert [task_count(offsets, 4) for offsets in (0, 1, LITTLE, LITTLE + 1, 3 * LITTLE, 4 * MUCH, 4 * MUCH + 1)] == [1, 1, 1, 2, 3, 4, 5]
+
+
+def test_one_each_is_the_jvm_connectors_plan() -> None:
+    assert one_each([r("a", 0, 1), r("b", 0, 2)]) == [(r("a", 0, 1),), (r("b", 0, 2),)]
+
+
+def test_groups_are_about_as_large() -> None:
+    ranges = [OffsetRange("t", n, 0, 1000) for n in range(200)]
+    groups = grouped(ranges, 4)
+    assert [len(group) for group in groups] == [50] * 4
+    uneven = [OffsetRange("t", n, 0, 10_000 if n < 3 else 1000) for n in range(33)]
+    assert sorted(sum(each.size for each in group) for group in grouped(uneven, 3)) == [20_000] * 3
+
+
+def test_there_are_never_more_groups_than_ranges() -> None:
+    assert grouped([r("a", 0, 9)], 7) == [(r("a", 0, 9),)]
+    assert grouped([], 7) == []
+
+
+def test_no_group_passes_the_most_records_of_a_task() -> None:
+    ranges = [OffsetRange("t", n, 0, 400) for n in range(7)]
+    assert sorted(sum(each.size for each in group) for group in grouped(ranges, 2, max_records=1000)) == [400, 800, 800, 800]
+    assert grouped([r("a", 0, 5000)], 2, max_records=1000) == [(r("a", 0, 5000),)], "it is split() that cuts"
+
+
+@given(st.lists(st.integers(1, 5000), max_size=60), st.integers(1, 9), st.none() | st.integers(1, 9000))
+def test_every_range_is_in_one_group_and_the_same_call_gives_the_same(sizes: list[int], count: int, most: int | None) -> None:
+    ranges = [OffsetRange("t", n, 5, 5 + size) for n, size in enumerate(sizes)]
+    groups = grouped(ranges, count, most)
+    assert sorted(each for group in groups for each in group) == ranges
+    assert grouped(list(reversed(ranges)), count, most) == groups
+    assert all(groups)
+    if most is not None:
+        assert all(len(group) == 1 or sum(each.size for each in group) <= most for group in groups)

@@ -98,7 +98,7 @@ def test_partitions_is_a_list_of_picklable_ranges(cluster: MockCluster, reading:
     numbers(cluster, 5)
     tasks = reading().tasks()
     assert type(tasks) is list
-    assert [task.value for task in pickle.loads(pickle.dumps(tasks))] == [OffsetRange("t", 0, 0, 5)]
+    assert [task.value for task in pickle.loads(pickle.dumps(tasks))] == [(OffsetRange("t", 0, 0, 5),)]
 
 
 def test_an_empty_topic_gives_no_tasks_and_none_gives_no_rows(reading: Reading) -> None:
@@ -300,7 +300,7 @@ def test_the_ways_to_name_partitions(cluster: MockCluster, reading: Reading) -> 
     numbers(cluster, 1)
 
     def ranges(**more: str | None) -> list[str]:
-        return [str(task.value) for task in reading(**more).tasks()]
+        return [str(one) for task in reading(**{"tasks": "partitions", **more}).tasks() for one in task.value]
 
     both = ["pair-0 [0, 2)", "pair-1 [0, 3)"]
     assert ranges(subscribe="pair") == both
@@ -335,7 +335,7 @@ def test_partitions_that_were_added_are_seen_by_the_next_plan(cluster: MockClust
     assert len(reading().tasks()) == 1
     cluster.add_partitions("t", 2)
     numbers(cluster, 1, "t", 1)
-    assert len(reading().tasks()) == 2
+    assert len(reading(tasks="partitions").tasks()) == 2
 
 
 def test_timestamps_say_where_to_begin_and_end(cluster: MockCluster, reading: Reading) -> None:
@@ -636,4 +636,6 @@ def test_register_hands_the_source_to_spark() -> None:
         dataSource = Registry()
 
     gkafka.spark.register(Session())  # type: ignore[arg-type]
-    assert Registry.registered == [GKafkaDataSource]
+    (registered,) = Registry.registered
+    assert issubclass(registered, GKafkaDataSource)
+    assert (registered.__module__, registered.__name__) == (GKafkaDataSource.__module__, GKafkaDataSource.__name__)

@@ -24,7 +24,7 @@ from gkafka.spark.streamreader import GKafkaStreamReader
 from gkafka.testing import Close, Error, MockCluster
 from tests.kit.clock import soon
 from tests.records.handmade import TRANSACTIONAL, marker, values
-from tests.spark.streaming import Checkpoint, OldQuery, Query
+from tests.spark.streaming import Checkpoint, OldQuery, Query, ends
 from tests.spark.test_source_calls import numbers, produce
 
 Streaming = Callable[..., Query]
@@ -88,9 +88,9 @@ def test_offsets_are_the_jvm_connectors_in_order(cluster: MockCluster, streaming
     numbers(cluster, 3, "pair", 1)
     query = streaming(subscribe="pair,a-topic")
     query.run()
-    ends = {str(i): 0 for i in sorted(range(12), key=int)}
-    assert json.loads(query.checkpoint.offsets[-1]) == {"a-topic": ends, "pair": {"0": 0, "1": 3}}
-    assert list(json.loads(query.checkpoint.offsets[-1])) == ["a-topic", "pair"]
+    begun = {str(i): 0 for i in sorted(range(12), key=int)}
+    assert ends(query.checkpoint.offsets[-1]) == {"a-topic": begun, "pair": {"0": 0, "1": 3}}
+    assert list(ends(query.checkpoint.offsets[-1])) == ["a-topic", "pair"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_trigger_once_of_a_query_that_begins_at_the_end_of_one_partition_reads_t
     query = streaming(subscribe="pair", once=True, **given)
     query.run(1)
     assert query.values() == [b"new"]
-    assert json.loads(query.checkpoint.offsets[0]) == {"pair": {"0": 1, "1": 1}}
+    assert ends(query.checkpoint.offsets[0]) == {"pair": {"0": 1, "1": 1}}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -420,7 +420,7 @@ def test_a_batch_ends_at_its_end_even_if_no_record_is_there(cluster: MockCluster
     cluster.append("t", 0, marker(1, offset=3, producer_id=7, producer_epoch=0))
     query = streaming(kafka__isolation__level="read_committed")
     assert counts(query.run()) == [3]
-    assert json.loads(query.checkpoint.offsets[-1]) == {"t": {"0": 4}}
+    assert ends(query.checkpoint.offsets[-1]) == {"t": {"0": 4}}
     assert query.run() == []
 
 
@@ -446,7 +446,7 @@ def test_partitions_share_the_cap_in_proportion(cluster: MockCluster, streaming:
     numbers(cluster, 10, "pair", 1)
     query = streaming(subscribe="pair", maxOffsetsPerTrigger="20")
     query.run(1)
-    assert json.loads(query.checkpoint.offsets[0]) == {"pair": {"0": 18, "1": 2}}
+    assert ends(query.checkpoint.offsets[0]) == {"pair": {"0": 18, "1": 2}}
 
 
 def test_trigger_once_takes_everything_whatever_the_cap(cluster: MockCluster, streaming: Streaming) -> None:
@@ -552,14 +552,14 @@ def test_what_is_kept_is_not_used_once_more_was_read(cluster: MockCluster, strea
     query.run()
     moved = {"t": {"0": 4}}
     produce(cluster, [{"value": b"a"}, {"value": b"b"}])
-    assert query.reader.latestOffset(moved, ReadAllAvailable()) == {"t": {"0": 5}}
+    assert ends(query.reader.latestOffset(moved, ReadAllAvailable())) == {"t": {"0": 5}}
 
 
 def test_the_progress_has_the_latest_offset_beside_the_batchs_end(cluster: MockCluster, streaming: Streaming) -> None:
     numbers(cluster, 10)
     query = streaming(maxOffsetsPerTrigger="4")
     query.run(1)
-    assert json.loads(query.checkpoint.offsets[0]) == {"t": {"0": 4}}
+    assert ends(query.checkpoint.offsets[0]) == {"t": {"0": 4}}
     assert query.reader.reportLatestOffset() == {"t": {"0": 10}}
 
 
@@ -611,5 +611,5 @@ print(start, end, [row["value"] for batch in reader.read(task) for row in batch.
 def test_a_spark_without_limits_and_available_now_has_all_else(cluster: MockCluster) -> None:
     numbers(cluster, 3)
     done = subprocess.run([sys.executable, "-c", OLD_SPARK, cluster.bootstrap], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "{'t': {'0': 0}} {'t': {'0': 2}} [b'0', b'1']"
+    assert done.stdout.strip() == "{'t': {'0': 0}} {'gkafka:tasks=1': {}, 't': {'0': 2}} [b'0', b'1']"
     assert "this Spark reads one batch with Trigger.AvailableNow" in done.stderr
