@@ -5,6 +5,7 @@ there once, and what it wrote plainly at least once. One stream goes on from kil
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -128,9 +129,10 @@ def test_the_sink_writes_each_record(
     points: tuple[str, ...],
 ) -> None:
     source, copy = Source(kafka, topic()), topic()
+    plans = itertools.cycle(("partitions", "2"))  # each run begins with a batch of the other plan
 
     def begin(kill: str) -> StreamingQuery:
-        frame = from_topic(spark, kafka.hosts, source.topic, maxOffsetsPerTrigger=CAP, kill=kill)
+        frame = from_topic(spark, kafka.hosts, source.topic, maxOffsetsPerTrigger=CAP, kill=kill, tasks=next(plans))
         return to_topic(frame, tmp_path, kafka.hosts, copy, exactly_once, kill=kill, trigger=NOW)
 
     survive(begin, source.grow, strikes(points, random.Random(seed), tmp_path))
