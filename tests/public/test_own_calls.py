@@ -30,13 +30,13 @@ from tests.records.handmade import batch, record
 
 OURS = str(Path(gkafka.__file__).parent) + os.sep
 RECORDS = 1000
-SKIN = 3 if IMPLEMENTATION == "cython" else 47
+SKIN = 3 if IMPLEMENTATION == "cython" else 51
 """The same of the skins."""
 LOOKS, OWN_LOOKS = 0.7, 2.7
 """With greenlets every 64th record has a look at the time and the process, every fourth where the user's own code is called for each."""
 DIRECT = 0 if IMPLEMENTATION == "cython" else 36
 """Of a record with which nothing of the user's is called."""
-NATIVE = 2 if IMPLEMENTATION == "cython" else 36
+NATIVE = 2 if IMPLEMENTATION == "cython" else 40
 """Functions of ours for each record of the native producer, the user's own not counted. The Python twin has no compiled append. With greenlets
 every fiftieth record or so has a look at the clock besides: less than one for each."""
 

@@ -151,7 +151,9 @@ def test_gaps_and_aborted_records_are_no_rows(cluster: MockCluster, reading: Rea
     assert len(read.tasks()) == 1
 
 
-@pytest.mark.parametrize("fault", [Error(6), Error(1), Close(before=True), Close(before=False)], ids=str)
+@pytest.mark.parametrize(
+    "fault", [Error(6), Error(1), Close(before=True), Close(before=False)], ids=["code 6", "code 1", "cut before", "cut after"]
+)
 def test_a_partition_that_meets_an_error_is_read_all_the_same(cluster: MockCluster, reading: Reading, fault: Any) -> None:
     cluster.on("Fetch", fault, times=2)
     check_all(reading(subscribe="many").rows())
