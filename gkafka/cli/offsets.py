@@ -12,6 +12,7 @@ from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
+from gkafka.cli.looking import HALF, Look, looking, why
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.quantities import MAX_INT64, is_number
 from gkafka.cli.recordtext import counted
@@ -20,6 +21,7 @@ from gkafka.cli.topics import finish
 if TYPE_CHECKING:
     from gkafka.admin import Admin, OffsetReset
     from gkafka.common import TopicPartition
+    from gkafka.exceptions import KafkaException
 
 __all__ = ["offsets", "plan_rows"]
 
@@ -47,42 +49,66 @@ def list_offsets(ctx: click.Context, names: tuple[str, ...], group_name: str | N
     if not names and group_name is None:
         raise click.UsageError("give topics, or --group", ctx)
     whole, single = partitions("TOPIC", names)
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin), near_groups(admin):
-            wanted = sorted({*single, *_partitions_of(admin, whole)}) if names else None
-            committed: Mapping[Any, Any] = admin.list_group_offsets(group_name, wanted) if group_name is not None else {}
-            if group_name is not None and all(one.offset < 0 for one in committed.values()):
-                admin.describe_groups([group_name])  # raises where there is no such group
-            asked = sorted(committed) if wanted is None else wanted
-            columns = {
-                name: _at(admin, asked, time) for name, time in (("earliest", -2), ("latest", -1), ("at_time", time_ms)) if time is not None
-            }
+    with looking(ctx) as look:
+        wanted = sorted({*single, *_partitions_of(look, whole)}) if names else None
+        committed, failed = _committed(look, group_name, wanted) if group_name is not None else ({}, {})
+        asked = sorted({*committed, *failed}) if wanted is None else wanted
+        columns, problems = _columns(look, asked, time_ms)
+        problems |= failed
     rows = [
         {
             "topic": tp[0],
             "partition": tp[1],
-            **({"committed": _or_none(committed[tp].offset), "metadata": committed[tp].metadata or None} if group_name is not None else {}),
-            **{name: _or_none(found[tp]) for name, found in columns.items()},
+            **(_told(committed.get(tp)) if group_name is not None else {}),
+            **{name: _or_none(found.get(tp, -1)) for name, found in columns.items()},
+            "problem": why(problems.get(tp)),
         }
         for tp in asked
     ]
     if wants_json(ctx):
         document(rows)
-        return
-    keys = ["topic", "partition", *(["committed"] if group_name is not None else []), *columns]
-    table(rows, [*keys, *(["metadata"] if any(row.get("metadata") for row in rows) else [])])
-    if time_ms is not None:
-        note(f"at_time: the first offset at or after {as_time(time_ms)}; - where no record is that new")
+    else:
+        keys = ["topic", "partition", *(["committed"] if group_name is not None else []), *columns]
+        table(rows, [*keys, *(["metadata"] if any(row.get("metadata") for row in rows) else [])])
+        if time_ms is not None:
+            note(f"at_time: the first offset at or after {as_time(time_ms)}; - where no record is that new")
+    look.end()
 
 
-def _partitions_of(admin: Admin, names: list[str]) -> list[tuple[str, int]]:
-    about = admin.describe_topics(names) if names else {}
+def _partitions_of(look: Look, names: list[str]) -> list[tuple[str, int]]:
+    about, _ = look.named(near_topics, look.admin.describe_topics, names, HALF) if names else ({}, {})
     return [(name, number) for name, topic in about.items() for number in topic.partitions]
 
 
-def _at(admin: Admin, asked: list[Any], time: int) -> dict[Any, int]:
-    return dict(admin.list_offsets(dict.fromkeys(asked, time))) if asked else {}
+def _committed(look: Look, group_name: str, wanted: list[Any] | None) -> tuple[dict[Any, Any], dict[Any, KafkaException]]:
+    """(what a group has committed, of which partitions that is not told, and why). Raises where there is no such group."""
+    from functools import partial
+
+    ask = partial(look.admin.list_group_offsets, group_name)
+    found, failed = look.named(near_groups, ask, None, HALF) if wanted is None else look.more(wanted, ask, wanted, HALF)
+    if not failed and all(one.offset < 0 for one in found.values()):
+        look.named(near_groups, look.admin.describe_groups, [group_name], HALF)
+    return found, failed
+
+
+def _columns(look: Look, asked: list[Any], time_ms: int | None) -> tuple[dict[str, dict[Any, int]], dict[Any, KafkaException]]:
+    """(the offsets of each column by partition, why some cannot be told)."""
+    times = {name: time for name, time in (("earliest", -2), ("latest", -1), ("at_time", time_ms)) if time is not None}
+    problems: dict[Any, KafkaException] = {}
+    columns = {}
+    for name, time in times.items():
+        left = [tp for tp in asked if tp not in problems]
+        columns[name], failed = look.more(left, look.admin.list_offsets, dict.fromkeys(left, time), HALF)
+        problems |= failed
+    return columns, problems
+
+
+def _told(committed: Any) -> dict[str, Any]:
+    return (
+        {"committed": None, "metadata": None}
+        if committed is None
+        else {"committed": _or_none(committed.offset), "metadata": committed.metadata or None}
+    )
 
 
 def _or_none(offset: int) -> int | None:
