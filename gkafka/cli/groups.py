@@ -10,7 +10,7 @@ from gkafka.cli.arguments import GROUP, near_groups, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.lag import LAG_COLUMNS, behind, beyond, total_of
-from gkafka.cli.looking import HALF, Look, looking
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import Column, clean, document, json_option, styled, table, wants_json, write
 from gkafka.cli.recordtext import counted
 from gkafka.cli.topics import finish
@@ -59,7 +59,7 @@ def groups(ctx: click.Context) -> None:
 def list_groups(ctx: click.Context, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> None:
     """All groups that you may describe."""
     with looking(ctx) as look:
-        listed = look.all_of(look.admin.list_groups, states=states, types=types)
+        listed = look.groups(states=states, types=types)
     rows = [
         {
             "group": g.group,
@@ -87,8 +87,8 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
     """State, coordinator, and each partition: what is committed, what the group is behind, who has it. Without names: all groups."""
     with looking(ctx) as look:
         about = described(look, names)
-        rows_of = behind(look, about.values())
-    found = [{**_head(g), "partitions": rows_of[g.group]} for g in about.values()]
+        rows_of, unknown_of = behind(look, about.values())
+    found = [{**_head(g), "partitions": rows_of[g.group], "problem": why(unknown_of.get(g.group))} for g in about.values()]
     if wants_json(ctx):
         document(found)
     else:
@@ -102,7 +102,7 @@ def described(look: Look, names: tuple[str, ...]) -> dict[str, GroupDescription]
 
     if names:
         return look.named(near_groups, look.admin.describe_groups, names, HALF)[0]
-    listed = look.all_of(look.admin.list_groups, share=HALF)
+    listed = look.groups()
     return look.more(listed, look.admin.describe_groups, listed, HALF, gone=GroupIdNotFound)[0]
 
 
@@ -198,9 +198,9 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
             about = admin.describe_groups(names)
         refuse_active(about)
         rows = [{"group": g.group, "state": g.state, "partitions": _committed(admin, g.group)} for g in about.values()]
-        if yes:
-            admin.delete_groups(names)
-    finish(ctx, rows, ["group", "state", "partitions"], done=yes, what="deleted")
+        failed = as_far_as_it_goes(lambda: admin.delete_groups(names))[1] if yes else {}
+    finish(ctx, [row for row in rows if row["group"] not in failed], ["group", "state", "partitions"], done=yes, what="deleted")
+    end_in_part(failed)
 
 
 def _committed(admin: Admin, name: str) -> int | None:

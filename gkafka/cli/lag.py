@@ -57,14 +57,17 @@ LAG_COLUMNS: list[Column | str] = ["topic", "partition", "committed", "end", LAG
 
 
 # -- what groups are behind ------------------------------------------------------------------------------------------------------
-def behind(look: Look, groups: Iterable[GroupDescription], topics: tuple[str, ...] = ()) -> dict[str, list[dict[str, Any]]]:
-    """Of each group a row for each partition of the topics that it has committed anything of, or that a member has a part of.
+def behind(
+    look: Look, groups: Iterable[GroupDescription], topics: tuple[str, ...] = ()
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, KafkaException]]:
+    """(rows of each group, why it cannot be told what a group has committed). A row for each partition of the topics that the group has committed
+    anything of, or that a member has a part of.
 
     committed: None where nothing is, end: None where that cannot be told, as of a partition without a leader; lag: None for either; negative where
     what is committed lies beyond the end of the log. problem: why something cannot be told. topics: only these.
     """
     about = {g.group: g for g in groups}
-    committed, failed = _committed(look, list(about))  # before the ends: a group that is reading is never beyond them
+    committed, failed, unknown_of = _committed(look, list(about))  # before the ends: a group that is reading is never beyond them
     rows_of: dict[str, list[Any]] = {}
     for name, group in about.items():
         of_members = (tp for member in group.members for tp in member.partitions or ())
@@ -77,9 +80,9 @@ def behind(look: Look, groups: Iterable[GroupDescription], topics: tuple[str, ..
     for name, known in rows_of.items():
         owners = {tp: member for member in about[name].members for tp in member.partitions or ()}
         all_of = sorted({*known, *(tp for topic in {tp[0] for tp in known} for tp in of_topic.get(topic, ()))})
-        why_not = {**unknown, **failed[name]}
+        why_not = dict.fromkeys(all_of, unknown_of[name]) if name in unknown_of else {**unknown, **failed[name]}
         found[name] = [_row(tp, committed[name].get(tp, -1), ends.get(tp), owners.get(tp), why_not.get(tp)) for tp in all_of]
-    return found
+    return found, unknown_of
 
 
 def _row(tp: Any, committed: int, end: int | None, owner: Any, problem: KafkaException | None) -> dict[str, Any]:
@@ -96,15 +99,18 @@ def _row(tp: Any, committed: int, end: int | None, owner: Any, problem: KafkaExc
     }
 
 
-def _committed(look: Look, names: list[str]) -> tuple[dict[str, dict[Any, int]], dict[str, dict[Any, KafkaException]]]:
-    """(what each group has committed, why that cannot be told of a partition)."""
+def _committed(
+    look: Look, names: list[str]
+) -> tuple[dict[str, dict[Any, int]], dict[str, dict[Any, KafkaException]], dict[str, KafkaException]]:
+    """(what each group has committed, why that cannot be told of a partition, and why not of a group at all)."""
     from gkafka.exceptions import AdminError
 
     found, failed = look.more(names, look.admin.list_offsets_of_groups, names, HALF)
     parts = {name: error for name, error in failed.items() if isinstance(error, AdminError)}
     told = {**found, **{name: error.results for name, error in parts.items()}}
     offsets = {name: {tp: at.offset for tp, at in told.get(name, {}).items() if at.offset >= 0} for name in names}
-    return offsets, {name: parts[name].errors if name in parts else {} for name in names}
+    errors = {name: parts[name].errors if name in parts else {} for name in names}
+    return offsets, errors, {name: error for name, error in failed.items() if name not in parts}
 
 
 def _partitions(look: Look, topics: list[str]) -> dict[str, list[Any]]:
@@ -187,7 +193,7 @@ def lag(
     def show_again(client: KafkaClient, since: str) -> PartialError | None:
         look = Look(client, seconds)
         with _telling_of_silence(client.handler, since):
-            found = _look(look, names, topics)
+            found = _look(look.reach(), names, topics)
         _show_again(found, wants_json(ctx), bool(names))
         return look.partial()
 
@@ -248,14 +254,22 @@ def _look(look: Look, names: tuple[str, ...], topics: tuple[str, ...]) -> list[d
     if names:
         about, failed = look.named(near_groups, admin.describe_groups, names, HALF)
     else:
-        listed = [g.group for g in look.all_of(admin.list_groups, share=HALF).values() if g.protocol_type in ("consumer", "")]
+        listed = [g.group for g in look.groups().values() if g.protocol_type in ("consumer", "")]
         about, failed = look.more(listed, admin.describe_groups, listed, HALF, gone=GroupIdNotFound)
-    rows_of = behind(look, about.values(), topics)
+    rows_of, unknown_of = behind(look, about.values(), topics)
     found = [
-        {"group": g.group, "state": g.state, "members": len(g.members), "lag": total_of(rows), "partitions": rows, "problem": None}
+        {
+            "group": g.group,
+            "state": g.state,
+            "members": len(g.members),
+            "lag": total_of(rows),
+            "unknown": sum(1 for row in rows if row["problem"] is not None) if g.group not in unknown_of else None,
+            "partitions": rows,
+            "problem": why(unknown_of.get(g.group)),
+        }
         for g in about.values()
         for rows in [rows_of[g.group]]
-        if rows or names or not topics
+        if rows or names or not topics or g.group in unknown_of
     ]
     found += [
         {"group": name, "state": None, "members": None, "lag": None, "partitions": [], "problem": why(error)}
@@ -277,7 +291,8 @@ def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
 def _lines(found: list[dict[str, Any]], each: bool) -> list[str]:
     more = [line for one in found for line in beyond(one["group"], one["partitions"])]
     if not each:
-        return [*lines_of(found, ["group", "state", "members", LAG]), *more]
+        unknown = ["unknown"] if any(one["unknown"] != 0 for one in found) else []
+        return [*lines_of(found, ["group", "state", "members", LAG, *unknown]), *more]
     rows = [{"group": one["group"], **row} for one in found for row in one["partitions"]]
     lines = lines_of(rows, ["group", *LAG_COLUMNS])
     return [*lines, *(f"{quoted(one['group'])}: {_summed_up(one)}" for one in found), *more]
@@ -285,13 +300,14 @@ def _lines(found: list[dict[str, Any]], each: bool) -> list[str]:
 
 def _summed_up(one: dict[str, Any]) -> str:
     if one["problem"] is not None:
-        return "cannot be looked at"
+        return "cannot be looked at" if one["state"] is None else "what it has committed cannot be told"
     rows = one["partitions"]
-    without = sum(1 for row in rows if row["committed"] is None)
+    without = sum(1 for row in rows if row["committed"] is None and row["problem"] is None)
     if without == len(rows):
         return "nothing committed"
-    known = f"lag {one['lag']}" if one["lag"] is not None else "lag not known"
-    return f"{known}; nothing committed of {counted(without, 'partition')}" if without else known
+    parts = [f"lag {one['lag']}"] if one["lag"] is not None else []
+    parts += [f"not known of {counted(one['unknown'], 'partition')}"] if one["unknown"] else []
+    return "; ".join([*parts, *([f"nothing committed of {counted(without, 'partition')}"] if without else [])])
 
 
 def _now() -> str:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from gkafka.client import KafkaClient
     from gkafka.exceptions import KafkaException
 
-__all__ = ["HALF", "Look", "looking", "patience", "why"]
+__all__ = ["HALF", "Look", "as_far_as_it_goes", "end_in_part", "looking", "patience", "why"]
 
 HALF = 0.5
 """Of the time that is left: for a question behind which there are others, so that a broker that is silent leaves time for them."""
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Look:
@@ -34,6 +36,11 @@ class Look:
         self._now = client.handler.monotonic
         self._until = self._now() + seconds
         self._missing: list[tuple[Any, KafkaException]] = []
+
+    def reach(self) -> Look:
+        """Reach the cluster, by whichever broker answers, before anything is asked that has a part of the time only."""
+        self.client.cluster.connect(self.left())
+        return self
 
     def left(self, share: float = 1.0) -> float:
         """Seconds; share: this part of them. More than none: what comes late fails as late."""
@@ -50,6 +57,22 @@ class Look:
                 raise
             self._note(exc.errors)
             return exc.results
+
+    def groups(self, **which: Any) -> dict[str, Any]:
+        """All groups, and a note of those that nobody tells of: their partition of __consumer_offsets has no leader. which: as of list_groups()."""
+        from gkafka.exceptions import KafkaException, LeaderNotFoundError
+
+        found = self.all_of(self.admin.list_groups, share=HALF, **which)
+        try:
+            home = self.admin.describe_topics([OFFSETS_TOPIC], timeout=self.left(HALF))[OFFSETS_TOPIC]
+        except KafkaException:  # it is not there yet, or not for this client to see
+            return found
+        if without := [(OFFSETS_TOPIC, p.partition) for p in home.partitions.values() if p.leader < 0]:
+            error = LeaderNotFoundError(
+                "groups are missing in the list: their partition of __consumer_offsets has no leader", topic=OFFSETS_TOPIC
+            )
+            self._note(dict.fromkeys(without, error))
+        return found
 
     def named(
         self,
@@ -131,7 +154,25 @@ def patience(ctx: click.Context) -> dict[str, Any]:
 def looking(ctx: click.Context, kind: Callable[[Any], Any] | None = None) -> Iterator[Look]:
     """A Look at the cluster that the options name, by a client that is closed at the end. kind: as of Look."""
     with connect(ctx, **patience(ctx)) as client:
-        yield Look(client, settings_of(ctx).timeout_s, kind)
+        yield Look(client, settings_of(ctx).timeout_s, kind).reach()
+
+
+def as_far_as_it_goes(call: Callable[[], Mapping[Any, Any] | None]) -> tuple[dict[Any, Any], dict[Any, KafkaException]]:
+    """(what a call did, why it did not do the rest). Raises if it did nothing."""
+    from gkafka.exceptions import AdminError
+
+    try:
+        return dict(call() or {}), {}
+    except AdminError as exc:
+        if not exc.results:
+            raise
+        return exc.results, exc.errors
+
+
+def end_in_part(errors: Mapping[Any, KafkaException]) -> None:
+    """Behind what the command has printed: raise PartialError if there are errors."""
+    if errors:
+        raise PartialError(errors.items())
 
 
 def why(error: KafkaException | None) -> str | None:

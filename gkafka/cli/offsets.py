@@ -12,7 +12,7 @@ from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
-from gkafka.cli.looking import HALF, Look, looking, why
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.quantities import MAX_INT64, is_number
 from gkafka.cli.recordtext import counted
@@ -143,7 +143,7 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], creat
     with connect(ctx) as client:
         admin = client.admin()
         with near_topics(admin), near_groups(admin):
-            plan = _plan(admin, group_name, topics, chosen)
+            plan, failed = as_far_as_it_goes(lambda: _plan(admin, group_name, topics, chosen))
             rows = plan_rows(plan)
             active = _members(admin, group_name)
             new = active is None and all(row["before"] is None for row in rows)
@@ -152,15 +152,19 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], creat
             if not wants_json(ctx):
                 table(rows, PLAN)
             if yes:
-                admin.alter_group_offsets(group_name, {tp: one.after for tp, one in plan.items()})
+                _, refused = as_far_as_it_goes(lambda: admin.alter_group_offsets(group_name, {tp: one.after for tp, one in plan.items()}))
+                failed |= refused
+                rows = plan_rows({tp: one for tp, one in plan.items() if tp not in refused})
     if wants_json(ctx):
         document({"done": yes, "what": "reset", "group": group_name, "new": new, "items": rows})
+        end_in_part(failed)
         return
     note(("reset" if yes else "nothing is reset yet: the same with --yes does it") + (f"; {group_name!r} is a new group" if new else ""))
     if active and not yes:
         note(
             f"the group has {counted(active, 'member')}: stop them first, or it will be refused; kafka-tools groups members {group_name} lists them"
         )
+    end_in_part(failed)
 
 
 def _plan(admin: Admin, group_name: str, topics: tuple[str, ...], chosen: dict[str, Any]) -> dict[TopicPartition, OffsetReset]:
@@ -182,13 +186,22 @@ def _plan(admin: Admin, group_name: str, topics: tuple[str, ...], chosen: dict[s
 
 def _plan_of_file(admin: Admin, group_name: str, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetReset]:
     from gkafka.admin import OffsetReset
+    from gkafka.admin.requests import Requests, parts_of
 
-    before = admin.list_group_offsets(group_name, wanted)
-    earliest, latest = (admin.list_offsets(dict.fromkeys(wanted, end)) for end in (-2, -1))
-    return {
+    before, errors = parts_of(lambda: admin.list_group_offsets(group_name, wanted))
+
+    def look_up(end: int) -> dict[TopicPartition, int]:
+        found, failed = parts_of(lambda: admin.list_offsets(dict.fromkeys((tp for tp in wanted if tp not in errors), end)))
+        errors.update(failed)
+        return found
+
+    earliest, latest = look_up(-2), look_up(-1)
+    plan = {
         tp: OffsetReset(before[tp].offset, min(max(offset, earliest[tp]), latest[tp]), earliest[tp], latest[tp])
         for tp, offset in wanted.items()
+        if tp not in errors
     }
+    return Requests.all_or_error("planning a reset", errors, plan)
 
 
 def _members(admin: Admin, group_name: str) -> int | None:
@@ -279,14 +292,16 @@ def delete(ctx: click.Context, group_name: str, topics: tuple[str, ...], yes: bo
         admin = client.admin()
         with near_groups(admin):
             about = admin.describe_groups([group_name])
-            committed = admin.list_group_offsets(group_name)
+            committed, failed = as_far_as_it_goes(lambda: admin.list_group_offsets(group_name))
             wanted = [tp for tp in committed if tp.topic in whole or tuple(tp) in single]
             if not wanted:
                 raise ToolError(
                     f"group {group_name!r} has committed nothing of that", hint=f"kafka-tools offsets list --group {group_name}"
                 )
+            failed = {tp: error for tp, error in failed.items() if tp.topic in whole or tuple(tp) in single}
             if yes:
                 refuse_active(about)
-                admin.delete_group_offsets(group_name, wanted)
-    rows = [{"topic": tp.topic, "partition": tp.partition, "committed": committed[tp].offset} for tp in wanted]
+                failed |= as_far_as_it_goes(lambda: admin.delete_group_offsets(group_name, wanted))[1]
+    rows = [{"topic": tp.topic, "partition": tp.partition, "committed": committed[tp].offset} for tp in wanted if tp not in failed]
     finish(ctx, rows, ["topic", "partition", "committed"], done=yes, what="forgotten")
+    end_in_part(failed)

@@ -11,7 +11,7 @@ from gkafka.cli.arguments import TOPIC, near_topics, pairs, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError
-from gkafka.cli.looking import HALF, Look, looking
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking
 from gkafka.cli.output import Column, clean, document, json_option, note, quoted, styled, table, wants_json, write
 from gkafka.cli.quantities import PARTITIONS, REPLICAS, is_number
 
@@ -233,6 +233,7 @@ def create(
 ) -> None:
     """Create topics."""
     from gkafka.admin import NewTopic
+    from gkafka.admin.requests import parts_of
     from gkafka.exceptions import AdminError, TopicAlreadyExists
 
     values = pairs("--topic-config", configs)
@@ -241,12 +242,11 @@ def create(
         raise click.UsageError("--assign says how many partitions and replicas there are: leave -p and -r out", ctx)
     new = [NewTopic(name, partitions or -1, replicas or -1, values, placed or None) for name in dict.fromkeys(names)]
     with connect(ctx) as client:
-        try:
-            made = client.admin().create_topics(new, validate_only=dry_run)
-        except AdminError as exc:
-            if not if_not_exists or not all(isinstance(error, TopicAlreadyExists) for error in exc.errors.values()):
-                raise
-            made = exc.results
+        made, failed = parts_of(lambda: client.admin().create_topics(new, validate_only=dry_run))
+    if if_not_exists:
+        failed = {name: error for name, error in failed.items() if not isinstance(error, TopicAlreadyExists)}
+    if failed and not made:
+        raise AdminError("creating topics", failed)
     rows = [
         {
             "topic": name,
@@ -259,6 +259,7 @@ def create(
     document(rows) if wants_json(ctx) else table(rows, ["topic", "created", "partitions", "replicas"])
     if dry_run:
         note("nothing was created: --dry-run")
+    end_in_part(failed)
 
 
 def _or_none(number: int) -> int | None:
@@ -291,8 +292,8 @@ def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: boo
         with near_topics(admin):
             about = admin.describe_topics(wanted) if wanted else {}
             rows = [{"topic": name, "partitions": len(about[name].partitions), "records": _count(admin, about[name])} for name in wanted]
-            if yes and wanted:
-                admin.delete_topics(wanted)
+            failed = as_far_as_it_goes(lambda: admin.delete_topics(wanted))[1] if yes and wanted else {}
+            rows = [row for row in rows if row["topic"] not in failed]
     absent = [name for name in dict.fromkeys(names) if name not in wanted]
     if absent:
         note(f"not there: {', '.join(map(quoted, absent))}")
@@ -300,6 +301,7 @@ def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: boo
         finish(ctx, rows, ["topic", "partitions", "records"], done=yes, what="deleted")
     else:
         note("nothing is to be deleted")
+    end_in_part(failed)
 
 
 def _count(admin: Admin, topic: TopicDescription) -> int | None:
