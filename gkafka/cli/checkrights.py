@@ -125,11 +125,13 @@ def _no_topic(about: str, exc: KafkaException) -> Finding:
 
 def _may_consume(client: KafkaClient, found: TopicDescription, partition: int, limit: Limit) -> Finding:
     about = f"topic {found.name!r}"
+    right = "Describe"
     try:
         earliest = client.list_offsets({(found.name, partition): -2}, timeout=limit.left())[found.name, partition]
+        right = "Read"
         client.fetch_raw(found.name, partition, earliest, 1, max_wait_ms=0, min_bytes=0, timeout=limit.left())
     except KafkaException as exc:
-        return Finding("consume", about, FAIL, str(exc), _advice(exc, SEE_LOG, f"Read on {about}"))
+        return Finding("consume", about, FAIL, str(exc), _advice(exc, SEE_LOG, f"{right} on {about}"))
     return Finding("consume", about, OK, f"partition {partition} was fetched from")
 
 
