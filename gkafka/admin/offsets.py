@@ -296,13 +296,13 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
     ) -> dict[TopicPartition, OffsetReset]:
         """Of all that can be planned; why the others cannot goes to errors."""
 
-        def look_up(time: int | None) -> dict[TopicPartition, int]:
+        def offsets_at(time: int | None) -> dict[TopicPartition, int]:
             asked = {} if time is None else dict.fromkeys((tp for tp in committed if tp not in errors), time)
             found, failed = parts_of(lambda: self._found_at(asked, 0, deadline))
             errors.update(failed)
             return _offsets(found)
 
-        earliest, latest, timed = look_up(EARLIEST), look_up(LATEST), look_up(rule.time)
+        earliest, latest, timed = offsets_at(EARLIEST), offsets_at(LATEST), offsets_at(rule.time)
         plan: dict[TopicPartition, OffsetReset] = {}
         for tp, offset in committed.items():
             if tp in errors:

@@ -53,7 +53,7 @@ def list_offsets(ctx: click.Context, names: tuple[str, ...], group_name: str | N
         wanted = sorted({*single, *_partitions_of(look, whole)}) if names else None
         committed, failed = _committed(look, group_name, wanted) if group_name is not None else ({}, {})
         asked = sorted({*committed, *failed}) if wanted is None else wanted
-        columns, problems = _columns(look, asked, time_ms)
+        columns, problems = _columns(look, asked, time_ms, knows_more=group_name is not None)
         problems |= failed
     rows = [
         {
@@ -91,14 +91,20 @@ def _committed(look: Look, group_name: str, wanted: list[Any] | None) -> tuple[d
     return found, failed
 
 
-def _columns(look: Look, asked: list[Any], time_ms: int | None) -> tuple[dict[str, dict[Any, int]], dict[Any, KafkaException]]:
+def _columns(
+    look: Look, asked: list[Any], time_ms: int | None, *, knows_more: bool
+) -> tuple[dict[str, dict[Any, int]], dict[Any, KafkaException]]:
     """(the offsets of each column by partition, why some cannot be told)."""
     times = {name: time for name, time in (("earliest", -2), ("latest", -1), ("at_time", time_ms)) if time is not None}
     problems: dict[Any, KafkaException] = {}
-    columns = {}
+    columns: dict[str, dict[Any, int]] = {}
     for name, time in times.items():
         left = [tp for tp in asked if tp not in problems]
-        columns[name], failed = look.more(left, look.admin.list_offsets, dict.fromkeys(left, time), HALF)
+        ask = dict.fromkeys(left, time)
+        if left and not (columns or knows_more):  # nothing is known of them yet, so it is an error if nothing is found out
+            columns[name], failed = look.named(near_topics, look.admin.list_offsets, ask, HALF)
+        else:
+            columns[name], failed = look.more(left, look.admin.list_offsets, ask, HALF)
         problems |= failed
     return columns, problems
 
@@ -190,12 +196,12 @@ def _plan_of_file(admin: Admin, group_name: str, wanted: dict[TopicPartition, in
 
     before, errors = parts_of(lambda: admin.list_group_offsets(group_name, wanted))
 
-    def look_up(end: int) -> dict[TopicPartition, int]:
+    def offsets_at(end: int) -> dict[TopicPartition, int]:
         found, failed = parts_of(lambda: admin.list_offsets(dict.fromkeys((tp for tp in wanted if tp not in errors), end)))
         errors.update(failed)
         return found
 
-    earliest, latest = look_up(-2), look_up(-1)
+    earliest, latest = offsets_at(-2), offsets_at(-1)
     plan = {
         tp: OffsetReset(before[tp].offset, min(max(offset, earliest[tp]), latest[tp]), earliest[tp], latest[tp])
         for tp, offset in wanted.items()

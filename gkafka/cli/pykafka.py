@@ -113,7 +113,7 @@ def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
     """Offsets of a topic. OFFSET: EARLIEST, LATEST, or a time (UTC): the first record at or after it. Newer: offsets list."""
     with looking(ctx) as look:
         wanted = _partitions_of(look, topic)
-        found, failed = look.more(wanted, look.admin.list_offsets, dict.fromkeys(wanted, offset))
+        found, failed = look.named(near_topics, look.admin.list_offsets, dict.fromkeys(wanted, offset))
     rows = [{"partition": tp[1], "offset": found[tp] if found.get(tp, -1) >= 0 else None, **_problem(failed.get(tp))} for tp in wanted]
     document(rows) if wants_json(ctx) else table(rows, ["partition", "offset"])
     look.end()
