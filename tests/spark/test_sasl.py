@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gkafka import KafkaClient
 from gkafka.exceptions import AuthenticationError, ConfigurationError
-from gkafka.jaas import client_options
+from gkafka.jaas import client_options, read_login
 from gkafka.spark.connections import connected
 from gkafka.spark.kafkaproperties import translate
 from gkafka.spark.options import parse, parse_either, parse_stream
@@ -77,6 +77,35 @@ def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("line", "mechanism", "options", "passed"),
+    [
+        (
+            f'{PLAIN} required serviceName="kafka" username="alice" password="{PASSWORD}" debug=true;',
+            "PLAIN",
+            USER,
+            ("serviceName", "debug"),
+        ),
+        (f'{SCRAM} required username="alice" password="{PASSWORD}" hunter2="x";', "SCRAM-SHA-256", USER, ("another option",)),
+        ("x.IAMLoginModule required awsDebugCreds=true;", "AWS_MSK_IAM", {}, ("awsDebugCreds",)),
+        ('x.IAMLoginModule required awsProfileName="me";', "AWS_MSK_IAM", {"sasl_aws_profile": "me"}, ()),
+        (
+            'x.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/r" awsRoleSessionName="s" awsStsRegion="eu-west-1";',
+            "AWS_MSK_IAM",
+            {"sasl_aws_role_arn": "arn:aws:iam::1:role/r", "sasl_aws_role_session_name": "s"},
+            ("awsStsRegion",),
+        ),
+        (f'{OAUTH} required awsProfileName="me";', "AWS_MSK_IAM", {"sasl_aws_profile": "me"}, ()),
+        ("x.Krb5LoginModule required useKeyTab=false storeKey=true;", "GSSAPI", {}, ("storeKey",)),
+    ],
+)
+def test_options_of_a_line_that_mean_nothing_here_are_passed_over(
+    line: str, mechanism: str, options: dict[str, Any], passed: tuple[str, ...]
+) -> None:
+    """Java's modules ignore options that they do not know."""
+    assert read_login(line, mechanism) == (options, passed)
+
+
+@pytest.mark.parametrize(
     ("line", "mechanism", "words"),
     [
         (f'{PLAIN} required username="alice" password="{PASSWORD}"', "PLAIN", "must end with a semicolon"),
@@ -99,7 +128,12 @@ def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any
             "delegation tokens are not supported",
         ),
         ('x.Krb5LoginModule required useKeyTab=true keyTab="/k";', "GSSAPI", "KRB5_CLIENT_KTNAME"),
-        ('x.IAMLoginModule required awsProfileName="me";', "AWS_MSK_IAM", "AWS_PROFILE"),
+        (
+            f"{PLAIN} required username=alice password=Endpoint=sb://x/;Key={PASSWORD};",
+            "PLAIN",
+            "put a value that holds one in double quotes",
+        ),
+        (f'"{PLAIN} required username=alice password={PASSWORD};"', "PLAIN", "the whole line stands in quotes: take the outer pair off"),
         (
             f'{PLAIN} required username="alice" passwort="{PASSWORD}";',
             "PLAIN",
@@ -144,6 +178,36 @@ def test_whatever_a_line_is_it_is_options_or_our_error(line: str, mechanism: str
     except ConfigurationError:
         return
     assert set(options) <= {"sasl_username", "sasl_password"}
+
+
+# -- Amazon MSK --------------------------------------------------------------------------------------------------------
+MSK = "b-1.demo.c2.kafka.eu-west-1.amazonaws.com:9098"
+IAM = "software.amazon.msk.auth.iam"
+
+
+@pytest.mark.parametrize(
+    ("line", "handler", "more"),
+    [
+        (f"{IAM}.IAMLoginModule required;", f"{IAM}.IAMClientCallbackHandler", {}),
+        (
+            f'{IAM}.IAMLoginModule required awsProfileName="p" awsDebugCreds=true;',
+            f"{IAM}.IAMClientCallbackHandler",
+            {"sasl_aws_profile": "p"},
+        ),
+        (f'{OAUTH} required awsProfileName="p";', f"{IAM}.IAMOAuthBearerLoginCallbackHandler", {"sasl_aws_profile": "p"}),
+    ],
+)
+def test_amazons_documented_lines_are_read(line: str, handler: str, more: dict[str, str]) -> None:
+    found = translate(
+        {
+            "bootstrap.servers": MSK,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER" if "OAuth" in line else "AWS_MSK_IAM",
+            "sasl.jaas.config": line,
+            "sasl.client.callback.handler.class": handler,
+        }
+    )
+    assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM", "sasl_aws_region": "eu-west-1", **more}
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
