@@ -236,7 +236,7 @@ class KafkaClient:
             if name in options:
                 raise UnknownOptionError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
         if self._properties is not None:
-            options, group = self._properties.of_consumer(options, group)
+            options, group = self._properties.of_consumer(options, topics, group)
         return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
 
     def partitions(self, topic: str) -> list[int]:

@@ -287,9 +287,20 @@ class Properties:
         """Keyword arguments of get_producer(), with these properties for what they leave out."""
         return {**without(self.producer, options), **options}
 
-    def of_consumer(self, options: Mapping[str, Any], group: Any) -> tuple[dict[str, Any], Any]:
-        """The same of get_consumer(), and its group."""
-        return {**without(self.consumer, options), **options}, self.group if group is None else group
+    def of_consumer(self, options: Mapping[str, Any], topics: Any, group: Any) -> tuple[dict[str, Any], Any]:
+        """The same of get_consumer(), without what has nothing to do for this consumer; and its group."""
+        from gkafka.sharing import OF_GROUPS  # loaded by whoever consumes
+
+        group = self.group if group is None else group
+        both = {**self.consumer, **{canonical(name): value for name, value in options.items()}}
+        idle: set[str] = set()
+        if group is None or both.get("auto_commit") is False:
+            idle |= {"auto_commit_interval_ms", *(["auto_commit"] if group is None else [])}
+        if group is None or topics is None:
+            idle |= set(OF_GROUPS)
+        idle |= {"heartbeat_interval_ms", "assignors"} if both.get("group_protocol") == "consumer" else {"group_remote_assignor"}
+        defaults = {option: value for option, value in self.consumer.items() if option not in idle}
+        return {**without(defaults, options), **options}, group
 
 
 def read_properties(given: Any) -> Properties:
