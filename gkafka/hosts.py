@@ -95,7 +95,7 @@ def _parse_host(part: str, security_protocol: str | None) -> tuple[str, int]:
     if address.count(":") > 1 and not address.startswith("[") and not SEPARATORS.search(address):
         raise ConfigurationError(f"hosts: {part!r}: write an IPv6 address as [address]:port")
     host, port = _split(address)
-    if strange := sorted(set(host) & NO_HOST):
+    if strange := sorted(set(address) & NO_HOST):
         raise ConfigurationError(f"hosts: {part!r}: {strange[0]!r} belongs to no host: give host:port, several separated by commas")
     if not host or not _is_port(port) or port == "0":
         raise ConfigurationError(f"hosts: {part!r}: must be host:port with a port from 1 to 65535, several separated by commas")

@@ -82,6 +82,7 @@ def mechanism_of(mechanism: str | None, *handlers: str) -> str | None:
 
 def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dict[str, Any]:
     """The options of read_login()."""
+    text = Secret(text)
     return read_login(text, mechanism, prefix=prefix).options
 
 

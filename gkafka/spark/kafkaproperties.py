@@ -221,8 +221,11 @@ def known_properties(readers: Iterable[str], no_effect: Mapping[str, str], refus
     not to be given, "" if it may be.
     """
     own = {field.name.replace("_", ".") for field in dataclasses.fields(ClientConfig)} - {name.replace("_", ".") for name in NOT_FROM_TEXT}
+    plain = [
+        name for name in (*readers, *JAVA_NAMES, *own) if not name.endswith(".extensions")
+    ]  # of a token: they may be keys, which nothing shows
     return {
-        **dict.fromkeys([*readers, *JAVA_NAMES, *own], ""),
+        **dict.fromkeys(plain, ""),
         **{name: f"kafka.{name} has no effect: {why}; leave it out" for name, why in no_effect.items()},
         **{name: f"kafka.{name}: {why.format('kafka.')}" for name, why in javanames.REFUSED.items() if name not in readers},
         **refused,

@@ -153,7 +153,7 @@ def test_hosts_that_cannot_be_are_named(hosts: Any) -> None:
         ("{{ .Values.kafka }}", "a placeholder that nobody has filled in"),
         ("http://h:1", "of schemes only PLAINTEXT://"),
         ("EXTERNAL://h:1", "of schemes only PLAINTEXT://"),
-        ("SASL_SSL://h:1/", "no path or user"),
+        ("PLAINTEXT://h:1/", "no path or user"),
         ("SASL_SSL://h:1", "with security_protocol='PLAINTEXT': set security_protocol='SASL_SSL', or take SASL_SSL:// off"),
         (["h:1", "k:1"], "','.join(...) makes one of a list"),
     ],

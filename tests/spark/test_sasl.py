@@ -304,7 +304,6 @@ def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[
     [
         "org.example.{} required a=b;",
         "{} required a=b;",
-        'PlainLoginModule required username="a" {}="x";',
         'x.PlainLoginModule required {}="x" {}="y";',
         'x.PlainLoginModule required {}="x" y;',
         'x.PlainLoginModule required username="a" password="p"{}"q";',
