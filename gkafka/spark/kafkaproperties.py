@@ -21,6 +21,7 @@ from gkafka.config import (
     ConsumerConfig,
     NativeConsumerConfig,
     ProducerConfig,
+    Secret,
     check,
     ineffective_tls_option,
     is_pem_text,
@@ -30,7 +31,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.jaas import mechanism_of, read_login
 from gkafka.javanames import BUFFERS, CLIENT_NAMES, HANDLERS, NAMES, canonical, fields_of, is_so_here, why_no_effect, why_refused
-from gkafka.sasloptions import check_sasl, with_region
+from gkafka.sasloptions import check_sasl, hide_secrets, with_region
 from gkafka.spark.hints import meant_property
 from gkafka.spark.values import whole_number
 
@@ -188,10 +189,10 @@ def client_options(
     for name, text in given.items():
         if name in readers:
             values[name] = readers[name](name, text)
-        elif name in no_effect:
-            warnings.append(f"kafka.{name} has no effect: {no_effect[name]}")
         elif is_so_here(name, text):
             continue
+        elif name in no_effect:
+            warnings.append(f"kafka.{name} has no effect: {no_effect[name]}")
         elif (why := why_no_effect(name)) is not None:
             warnings.append(f"kafka.{name} has no effect: {why}")
         else:
@@ -258,7 +259,9 @@ def typed(config: type[Any], option: str, name: str, text: str, *, factor: int =
         value = _number(name, text) * factor
     elif bool in meta["types"]:
         value = _boolean(name, text)
-    return check(f"kafka.{name}", value, meta)
+    found = check(f"kafka.{name}", value, meta)
+    # Of a name that Spark's options did not know the value was hidden before anybody knew what it is.
+    return hide_secrets({option: found.reveal()})[option] if isinstance(found, Secret) else found
 
 
 def _number(name: str, text: str) -> int:

@@ -477,6 +477,12 @@ def test_of_a_file_with_sections_each_command_reads_its_own(uses: Any, records: 
     assert settings.client == client
 
 
+def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_bytes("\ufeffclient.id=win\r\nbootstrap.servers=h:1\r\n".encode())
+    settings = settle({"config": str(tmp_path / "client.properties")})
+    assert (settings.hosts, dict(settings.client)) == ("h:1", {"client_id": "win"})
+
+
 def test_of_other_sections_one_is_named_behind_the_file(file: Any) -> None:
     path = file("[default]\nclient.id=d\n[staging]\nbootstrap.servers=s:1\n[prod]\nbootstrap.servers=p:1\n", "clusters.ini")
     with pytest.raises(

@@ -226,6 +226,28 @@ def test_gkafkas_own_names_do_the_same() -> None:
     assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **USER}
 
 
+def test_librdkafkas_names_do_the_same() -> None:
+    found = parse(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "subscribe": "t",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanisms": "OAUTHBEARER",
+            "kafka.sasl.oauthbearer.method": "oidc",
+            "kafka.sasl.oauthbearer.client.id": "me",
+            "kafka.sasl.oauthbearer.client.secret": PASSWORD,
+            "kafka.sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+            "kafka.sasl.oauthbearer.extensions": "pool=p",
+        }
+    )
+    client = found.kafka.client
+    assert found.warnings == ()
+    assert (str(client["sasl_mechanism"]), str(client["sasl_oauth_client_id"])) == ("OAUTHBEARER", "me")
+    assert client["sasl_oauth_client_secret"].reveal() == PASSWORD
+    assert client["sasl_oauth_extensions"] == {"pool": "p"}
+    assert PASSWORD not in repr(client)
+
+
 def test_a_token_endpoint_is_named_as_in_java() -> None:
     found = translate(
         properties(
