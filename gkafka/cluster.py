@@ -46,7 +46,7 @@ from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
-from gkafka.sasloptions import hide_hosts, hide_tls
+from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
@@ -104,6 +104,7 @@ class Cluster:
         source_address = hide_hosts(source_address)
         self._handler = handler
         if config is not None:
+            config = with_region(config, hosts)
             check_client(config)
         self.config = config or config_of(
             "Cluster()",
@@ -130,7 +131,8 @@ class Cluster:
         self._made: weakref.WeakSet[Broker] = weakref.WeakSet()
         self._bootstrap: list[Broker] = []
         if self._zookeeper_hosts is None:
-            self._begin_with(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
+            hosts_text = check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts
+            self._begin_with(parse_hosts(hosts_text, self.config.security_protocol))
         self._made_of = hosts, exclude_internal_topics
         self._topics = TopicDict(self, exclude_internal_topics)
         self._brokers: dict[int, Broker] = {}

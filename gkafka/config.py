@@ -523,7 +523,15 @@ class ClientConfig(Options):
     sasl_kerberos_domain_name: str | None = option(
         None, "GSSAPI: the host part of it; the broker's host name if not given", none=True, types=(str,)
     )
-    sasl_aws_region: str | None = option(None, "AWS_MSK_IAM: the region of the cluster, as 'eu-west-1'", none=True, types=(str,))
+    sasl_aws_region: str | None = option(
+        None,
+        "AWS_MSK_IAM: the region of the cluster, as 'eu-west-1'; if not given, that in the brokers' names, else AWS_REGION or AWS_DEFAULT_REGION",
+        none=True,
+        types=(str,),
+    )
+    sasl_aws_profile: str | None = option(None, "AWS_MSK_IAM: the profile whose credentials sign", none=True, types=(str,))
+    sasl_aws_role_arn: str | None = option(None, "AWS_MSK_IAM: the role that is assumed to sign", none=True, types=(str,))
+    sasl_aws_role_session_name: str | None = option(None, "AWS_MSK_IAM: the name of that role's session", none=True, types=(str,))
     allow_plaintext_credentials: bool = option(
         False,
         "let PLAIN and OAUTHBEARER send the password or token over SASL_PLAINTEXT, where everybody on the way can read it",

@@ -38,6 +38,7 @@ __all__ = [
     "seems_secret_config",
     "tls_options",
     "token_endpoint",
+    "with_region",
     "wrong_extension",
 ]
 
@@ -49,9 +50,14 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
     "SCRAM-SHA-512": PASSWORD,
     "OAUTHBEARER": ("sasl_oauth_token_provider", "sasl_oauth_extensions", *ENDPOINT, "sasl_oauth_scope", "sasl_oauth_cafile"),
     "GSSAPI": ("sasl_kerberos_service_name", "sasl_kerberos_domain_name"),
-    "AWS_MSK_IAM": ("sasl_aws_region",),
+    "AWS_MSK_IAM": ("sasl_aws_region", "sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name"),
 }
 """The options that each mechanism takes."""
+OF_MSK = re.compile(
+    r"\bkafka(?:-serverless)?\.([a-z]{2}-[a-z0-9-]+-\d+)\.(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)\.?(?=[:,\s]|$)", re.IGNORECASE
+)
+"""The name of a broker of Amazon MSK, with its region."""
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 REUSABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
 """Mechanisms that send what a listener could use again. SCRAM and GSSAPI send proofs."""
 EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -100,13 +106,39 @@ def check_sasl(config: ClientConfig) -> None:
         _check_password(config, mechanism)
     elif mechanism == "OAUTHBEARER":
         _check_tokens(config)
-    elif mechanism == "AWS_MSK_IAM" and not config.sasl_aws_region:
-        raise ConfigurationError("sasl_mechanism='AWS_MSK_IAM' without sasl_aws_region: give the region of the cluster, as 'eu-west-1'")
+    elif mechanism == "AWS_MSK_IAM":
+        _check_aws(config)
     if mechanism in REUSABLE and not config.uses_tls and not config.allow_plaintext_credentials:
         raise ConfigurationError(
             f"sasl_mechanism={mechanism!r} with security_protocol='SASL_PLAINTEXT' would send the credentials in clear text: use 'SASL_SSL', "
             "or, where nobody can listen, allow_plaintext_credentials=True"
         )
+
+
+def with_region(config: ClientConfig, hosts: Any) -> ClientConfig:
+    """The same configuration with the region of Amazon's, where AWS_MSK_IAM needs one and none was given: that in the brokers' names, which Java's client
+    takes, or that of the environment. hosts: as users give them.
+    """
+    if config.sasl_mechanism != "AWS_MSK_IAM" or config.sasl_aws_region:
+        return config
+    text = hosts.decode(errors="replace") if isinstance(hosts, bytes) else hosts
+    named = OF_MSK.search(text) if isinstance(text, str) else None
+    region = named[1].lower() if named else next(filter(None, map(os.environ.get, REGION_VARIABLES)), None)
+    return config if region is None else dataclasses.replace(config, sasl_aws_region=region)
+
+
+def _check_aws(config: ClientConfig) -> None:
+    if not config.sasl_aws_region:
+        raise ConfigurationError(
+            "sasl_mechanism='AWS_MSK_IAM' without sasl_aws_region: give the region of the cluster, as 'eu-west-1'; neither the brokers' names "
+            f"(as in b-1.demo.kafka.eu-west-1.amazonaws.com) nor {' or '.join(REGION_VARIABLES)} tells it"
+        )
+    if config.sasl_aws_profile is not None and config.sasl_aws_role_arn is not None:
+        raise ConfigurationError(
+            "sasl_aws_profile together with sasl_aws_role_arn: Amazon's signer takes one of them: leave one out, or name the profile in AWS_PROFILE"
+        )
+    if config.sasl_aws_role_session_name is not None and config.sasl_aws_role_arn is None:
+        raise ConfigurationError("sasl_aws_role_session_name without sasl_aws_role_arn, whose session it names: give both, or leave it out")
 
 
 def hide_secrets(options: Mapping[str, Any], *known: Iterable[str]) -> dict[str, Any]:

@@ -96,6 +96,10 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "sasl_kerberos_domain_name": ("net/test_credentials.py", "test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal"),
         "sasl_aws_region": ("net/test_credentials.py", "test_sasl_aws_region_is_what_the_signer_signs_for"),
+        **dict.fromkeys(
+            ("sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name"),
+            ("net/test_credentials.py", "test_sasl_aws_profile_and_sasl_aws_role_arn_are_handed_to_the_signer"),
+        ),
         "allow_plaintext_credentials": (SASL, "test_options_that_make_no_sense_together_are_told_before_anything_connects"),
         "hub_stall_meter": ("handlers/test_stall_meter.py", "test_a_client_measures_its_hub_if_it_is_told_to"),
         "auto_create_topics": (CLIENTS, "test_asking_for_a_topic_creates_it_where_the_broker_and_the_option_allow_that"),

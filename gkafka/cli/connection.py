@@ -137,8 +137,20 @@ def settings_of(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] =
     key = f"settings:{prefix}:{','.join(uses)}"
     if key not in kept:
         kept[key] = settle(given(ctx, prefix), prefix=prefix, uses=uses)
+        _tell(kept, kept[key].notes)
     found: Settings = kept[key]
     return found
+
+
+def _tell(kept: dict[str, Any], notes: tuple[str, ...]) -> None:
+    """Say each of these once in a command, however often it asks for its settings."""
+    from gkafka.cli.output import note
+
+    told = kept.setdefault("notes", set())
+    for text in notes:
+        if text not in told:
+            told.add(text)
+            note(text)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ class Credentials:
 
     def _signed(self) -> str:
         try:
-            token, _ = self._library.generate_auth_token(self._config.sasl_aws_region)
+            token, _ = _signed_token(self._library, self._config)
         except Exception as exc:  # of a library, whose texts say what is missing
             found = "AWS_MSK_IAM, with what botocore finds (AWS_PROFILE, a role, ...),"
             raise AuthenticationError(f"{found} gave no credentials: {type(exc).__name__}: {exc}") from exc
@@ -113,6 +113,16 @@ def _load(mechanism: str) -> Any:
         raise ConfigurationError(
             f"sasl_mechanism={mechanism!r} needs the package {module.partition('.')[0]}: pip install '{extra}' ({exc})"
         ) from exc
+
+
+def _signed_token(signer: Any, config: ClientConfig) -> Any:
+    """What Amazon's signer gives for the profile or the role of the options, else for what botocore finds: (token, when it is over in ms)."""
+    if config.sasl_aws_profile is not None:
+        return signer.generate_auth_token_from_profile(config.sasl_aws_region, config.sasl_aws_profile)
+    if config.sasl_aws_role_arn is not None:
+        session = [] if config.sasl_aws_role_session_name is None else [config.sasl_aws_role_session_name]
+        return signer.generate_auth_token_from_role_arn(config.sasl_aws_region, config.sasl_aws_role_arn, *session)
+    return signer.generate_auth_token(config.sasl_aws_region)
 
 
 def _asked(name: str, ask: Callable[[], Any]) -> Any:
