@@ -28,6 +28,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "jaas",
             "javanames",
             "logs",
+            "oauthoptions",
             "sasloptions",
             "unseen",
         ),

@@ -6,8 +6,6 @@ broker has refused for the whole patience, or when no broker ever let this clien
 
 from __future__ import annotations
 
-from math import inf
-
 __all__ = ["Refusals"]
 
 
@@ -21,20 +19,24 @@ class Refusals:
         self._patience_s = patience_s
         self._silence_s = silence_s
         self._got_in = False
-        self._rows: dict[str, tuple[float, float]] = {}  # broker -> when its refusals began (-inf: they are believed), and the last of them
+        self._rows: dict[str, tuple[float, float]] = {}  # broker -> when its refusals began, and the last of them
+        self._believed: set[str] = set()
 
     def accepted(self, broker: str) -> None:
         """The broker took the client's credentials."""
         self._got_in = True
         self._rows.pop(broker, None)
+        self._believed.discard(broker)
 
     def refused(self, broker: str, now: float) -> float:
         """For how many seconds more the broker is to be tried again; 0: it is to be believed. now: monotonic seconds."""
-        if not self._got_in:
+        if not self._got_in or broker in self._believed:
             return 0.0
         began, last = self._rows.get(broker, (now, now))
-        if began > -inf and now - last > self._silence_s:
+        if now - last > self._silence_s:
             began = now
-        left = max(0.0, self._patience_s - (now - began))
-        self._rows[broker] = (began if left else -inf, now)
-        return left
+        self._rows[broker] = began, now
+        left_s = max(0.0, self._patience_s - (now - began))
+        if not left_s:
+            self._believed.add(broker)
+        return left_s
