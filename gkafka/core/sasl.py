@@ -142,7 +142,13 @@ class OAuthBearer(Mechanism):
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         super().__init__("OAUTHBEARER", token)
         if not TOKEN.fullmatch(token):
-            raise AuthenticationError("the token holds characters that no token has, as spaces or line breaks, or is empty")
+            strange = _strange(self.secrets[0].reveal())
+            raise AuthenticationError(
+                f"the token {strange}: take that off"
+                if strange
+                else "the token holds characters that no token has, as spaces or line breaks, or is empty"
+            )
+        self.remark = remarks({"the token": token})
         self._extensions = checked_extensions(extensions or {})
         self._why = ""
 

@@ -77,6 +77,18 @@ def test_a_broker_that_just_came_back_costs_a_producer_no_record(
     assert PASSWORD not in caplog.text
 
 
+def test_nor_a_transaction(connect: Connect, cluster: MockCluster) -> None:
+    """Neither the coordinator nor a leader is given up."""
+    producer = connect(cluster, **PLAIN, **SOON).get_producer(transactional_id="tx")
+    for value in (b"1", b"2"):
+        with producer.transaction():
+            for partition in range(3):
+                producer.produce("t", value, partition=partition)
+            for broker in (1, 2, 3):
+                restarted(cluster, broker)
+    assert values(cluster) == [[b"1", b"2"]] * 3
+
+
 @pytest.mark.parametrize("what", ["consumer", "member", "pykafka's"])
 def test_nor_is_a_consumer_told(run: Runner, connect: Connect, cluster: MockCluster, what: str) -> None:
     client = connect(cluster, **PLAIN, **SOON)
@@ -238,6 +250,20 @@ def test_it_is_sent_as_it_was_given_and_nothing_is_said_where_it_is_right(
     sasl.users[USER] = f"{PASSWORD}\n"
     connect(cluster, **{**PLAIN, "sasl_password": f"{PASSWORD}\n"}).connect()
     assert (sasl.accepted > 0, sasl.refused, "line break" in caplog.text) == (True, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("token", "error", "text"),
+    [
+        ("t0ken\n", AuthenticationError, "the token ends in a line break: take that off"),
+        ('"t0ken"', SaslAuthenticationFailed, "the token stands in quotes: it is sent so"),
+    ],
+)
+def test_a_token_from_a_file_too(connect: Connect, cluster: MockCluster, token: str, error: type[Exception], text: str) -> None:
+    client = connect(cluster, **CLEAR, sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=lambda: token)
+    with pytest.raises(error, match=text) as caught:
+        client.connect()
+    assert "t0ken" not in str(caught.value)
 
 
 def test_of_an_old_broker_too(connect: Connect, make_cluster: Callable[..., MockCluster], sasl: Sasl) -> None:
