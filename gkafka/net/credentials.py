@@ -44,7 +44,8 @@ class Credentials:
         elif config.sasl_oauth_token_endpoint_url is not None:
             self._tokens = _endpoint(handler, config)
         self._patience_s = config.sasl_retry_timeout_ms / 1000
-        self._refusals = Refusals(self._patience_s, silence_s=self._patience_s + 2 * config.reconnect_backoff_max_ms / 1000)
+        longest_try_s = (config.connect_timeout_ms + 2 * config.reconnect_backoff_max_ms) / 1000  # with the pause before it, and its jitter
+        self._refusals = Refusals(self._patience_s, silence_s=self._patience_s + longest_try_s)
 
     def mechanism(self, host: str, deadline: float) -> Mechanism:
         """For one authentication with the broker at this host. May call the user's functions, and wait, up to the deadline.
