@@ -491,7 +491,8 @@ class ClientConfig(Options):
     )
     sasl_oauth_token_endpoint_url: str | None = option(
         None,
-        "OAUTHBEARER: https URL that gives tokens for sasl_oauth_client_id and its secret (OAuth 2.0 client credentials), in place of a provider",
+        "OAUTHBEARER: https URL that gives tokens for sasl_oauth_client_id and its secret (OAuth 2.0 client credentials), in place of a provider; "
+        "http on this machine alone, as 'http://localhost:14293', where the id and its secret may be left out",
         none=True,
         secret=True,  # what stands behind a question mark may be a key
         types=(str,),
@@ -516,8 +517,36 @@ class ClientConfig(Options):
     sasl_oauth_scope: str | None = option(
         None, "the scope to ask the token endpoint for", none=True, types=(str,), aliases=("sasl.oauthbearer.scope",)
     )
+    sasl_oauth_audience: str | None = option(None, "the audience to ask the token endpoint for, as Auth0 wants it", none=True, types=(str,))
+    sasl_oauth_form_fields: Mapping[str, str] | str | None = option(
+        None,
+        "further fields of the request for a token: a mapping of names to values, or a text 'resource=https://kafka.example&tenant=1', in which %26 stands "
+        "for &",
+        none=True,
+        secret=True,
+        types=(Mapping, str),
+    )
+    sasl_oauth_client_auth: str = option(
+        "client_secret_basic",
+        "how the token endpoint gets sasl_oauth_client_id and its secret: in a header (HTTP Basic), or, client_secret_post, as fields of the request",
+        choices=("client_secret_basic", "client_secret_post"),
+    )
     sasl_oauth_cafile: str | None = option(
         None, "PEM file of the authorities to trust at the token endpoint; the system's if not given", none=True, types=(str,)
+    )
+    sasl_oauth_proxy_url: str | None = option(
+        None,
+        "socks5:// or http://[user:password@]host:port: the proxy to the token endpoint; connections to brokers do not go through it, and proxy_url is "
+        "not used for the endpoint",
+        none=True,
+        secret=True,
+        types=(str,),
+    )
+    sasl_oauth_allow_http: bool = option(
+        False,
+        "let the client's secret and the token travel in clear text between this machine and a token endpoint with an http URL, where everybody on the way "
+        "can read them",
+        types=(bool,),
     )
     sasl_kerberos_service_name: str = option("kafka", "GSSAPI: the service part of the brokers' Kerberos principal", types=(str,))
     sasl_kerberos_domain_name: str | None = option(
@@ -536,6 +565,12 @@ class ClientConfig(Options):
         False,
         "let PLAIN and OAUTHBEARER send the password or token over SASL_PLAINTEXT, where everybody on the way can read it",
         types=(bool,),
+    )
+    sasl_retry_timeout_ms: float = option(
+        30000,
+        "once this client has got in, a broker that refuses it is tried again for this long, with a warning, before calls are told the refusal; 0: they are "
+        "told at once, as those of a client that never got in",
+        low=0,
     )
     auto_create_topics: bool = option(
         True,

@@ -355,6 +355,19 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
+def without_frames(error: BaseException) -> Any:
+    """The error, and all that it comes from, without the frames they were raised in: these hold requests, their memory, and secrets."""
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = None
+            links += [link.__cause__, link.__context__]
+    return error
+
+
 def has_begun(error: BaseException) -> bool:
     """For who has called a function and caught this: had it begun? Else a signal came before its first step."""
     # A builtin leaves no frame: sys.exit, if that is the function. Python's own signal handler leaves none either, but raises KeyboardInterrupt.

@@ -89,7 +89,13 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "sasl_oauth_client_id": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
         "sasl_oauth_client_secret": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
         "sasl_oauth_scope": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_oauth_audience": (OIDC, "test_an_audience_and_further_fields_are_in_the_form"),
+        "sasl_oauth_form_fields": (OIDC, "test_an_audience_and_further_fields_are_in_the_form"),
+        "sasl_oauth_client_auth": (OIDC, "test_the_clients_secret_is_in_the_form_where_the_endpoint_wants_it_there"),
         "sasl_oauth_cafile": (OIDC, "test_the_endpoint_is_asked_as_rfc_6749_says"),
+        "sasl_oauth_proxy_url": (OIDC, "test_an_endpoint_that_only_a_proxy_reaches"),
+        "sasl_oauth_allow_http": (OIDC, "test_http_to_another_machine_takes_a_second_word"),
+        "sasl_retry_timeout_ms": ("public/test_refused_for_a_moment.py", "test_a_refusal_that_lasts_is_told_as_what_it_is"),
         "sasl_kerberos_service_name": (
             "net/test_credentials.py",
             "test_sasl_kerberos_service_name_and_the_host_make_the_brokers_principal",

@@ -18,6 +18,7 @@ from gkafka.spark.kafkaproperties import translate
 from gkafka.spark.options import parse, parse_either, parse_stream
 from gkafka.spark.sinkoptions import parse_sink
 from gkafka.testing import MockCluster, Sasl
+from tests.net.servers import serve
 from tests.public.test_secrets import told_by
 from tests.spark.conftest import Read
 
@@ -375,3 +376,33 @@ def test_nothing_that_may_be_a_secret_is_in_a_variable_of_a_traceback(
     with pytest.raises(ConfigurationError) as refused:
         read({"kafka.bootstrap.servers": "h:1", topic: "t", **more})
     assert "hunter2wxyz" not in told_by(refused.value)
+
+
+# -- token endpoints -----------------------------------------------------------------------------------------------------
+SIDECAR = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "allow.plaintext.credentials": "true"}
+
+
+def test_a_sidecar_and_what_else_an_endpoint_wants_are_named_as_the_other_properties() -> None:
+    asked: list[bytes] = []
+
+    def answer(conn: Any) -> None:
+        asked.append(conn.recv(8000))
+        conn.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"access_token": "t0ken", "expires_in": 60}')
+
+    with MockCluster(sasl=Sasl(tokens=["t0ken"]), topics={"t": 1}) as cluster, serve(answer) as port:
+        given = {"bootstrap.servers": cluster.bootstrap, **SIDECAR, "sasl.oauthbearer.token.endpoint.url": f"http://localhost:{port}"}
+        more = {"sasl.oauth.audience": "kafka", "sasl.oauth.form.fields": "resource=r&tenant=1"}
+        for options in (given, {**given, **more}):
+            with connected(translate(options)) as client:
+                assert client.partitions("t") == [0]
+    assert [request.partition(b"\r\n\r\n")[2] for request in (asked[0], asked[-1])] == [
+        b"grant_type=client_credentials",
+        b"grant_type=client_credentials&audience=kafka&resource=r&tenant=1",
+    ]
+
+
+def test_http_to_another_machine_names_the_property_that_allows_it() -> None:
+    who = {"sasl.oauthbearer.client.credentials.client.id": "me", "sasl.oauthbearer.client.credentials.client.secret": PASSWORD}
+    told = refusal(**SIDECAR, **who, **{"sasl.oauthbearer.token.endpoint.url": "http://login.example/token"})
+    assert "kafka.sasl.oauthbearer.token.endpoint.url of 'http' scheme to 'login.example'" in told
+    assert "kafka.sasl.oauth.allow.http=" in told
