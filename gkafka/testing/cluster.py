@@ -88,8 +88,9 @@ class MockCluster:
     at all"; those of administration (DescribeAcls, ...) are served only if they stand here, and by on(name, Reply(...)) alone.
     versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
     closes the connection, and 0.9.0 is silent on it from then on, as those are. A mapping gives brokers releases of their own,
-    {1: "2.7", 2: "4.2"}, and those that it leaves out the newest: a rolling upgrade, which `start_broker(2, versions="4.2")` goes on with. Message format
-    and features are those of the oldest of them. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
+    {1: "2.7", 2: "4.2"}, and those that it leaves out the newest: a rolling upgrade, which `start_broker(2, versions="4.2")` goes on with.
+    Features are those of the oldest of them, and each takes the message formats that it knows. auto_create: a topic that a Metadata
+    request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
     from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
     there by the leader (KIP-392). fetch_sessions: False declines them. consumer_session_timeout_ms, consumer_heartbeat_interval_ms: Kafka's
@@ -159,7 +160,7 @@ class MockCluster:
             auto_create=auto_create,
             default_partitions=default_partitions,
             max_message_bytes=max_message_bytes,
-            newest_magic=_newest_magic(oldest),
+            newest_magic=max(map(_newest_magic, self._releases.values())),
             transaction_version=_transaction_version(oldest) if transaction_version is None else transaction_version,
             gives_sessions=fetch_sessions,
             has_consumer_groups=oldest is None or int(oldest.split(".")[0]) >= 4,
