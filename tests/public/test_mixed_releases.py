@@ -125,7 +125,7 @@ def test_a_broker_that_comes_back_with_another_release_is_asked_in_that(
     cluster.move_leader("t", 0, 2)
     client = connect(cluster)
     with client.get_producer(linger_ms=0) as producer, client.get_consumer("t", fetch_wait_max_ms=10) as consumer:
-        offsets = []
+        offsets: list[int] = []
         for release in (before, after):
             if release == after:
                 cluster.stop_broker(2)
