@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.exceptions import ConfigurationError
+from gkafka.exceptions import ConfigurationError, DeliveryError, UnsupportedCodec, UnsupportedCompressionType
 from gkafka.testing import MockCluster
 from gkafka.wire.versions import Versions
 from tests.public.aids import LIMIT_S, stored_values
@@ -154,3 +154,20 @@ def test_administration_asks_each_broker_in_its_own_release(mixed: MockCluster, 
             mixed.append("t", partition, values(1, base_offset=number))
         found = client.list_offsets({("t", 0): -1, ("t", 1): -1})
         assert set(found.values()) == {number + 1}
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_zstd_goes_to_the_brokers_that_take_it_whoever_told_the_metadata(make_cluster: MakeCluster, connect: Connect, asked: int) -> None:
+    """zstd came with 2.1. While the leader's connection opened it was taken for a broker like the one that had told the metadata, and the record given up."""
+    pytest.importorskip("zstandard")
+    cluster = make_cluster(2, {"t": 2}, versions={1: "3.0", 2: "2.0"}, replication_factor=2)
+    cluster.move_leader("t", 0, 1)
+    cluster.move_leader("t", 1, 2)
+    host, port = cluster.brokers[asked]
+    producer = connect(f"{host}:{port}").get_producer(compression="zstd", linger_ms=0)
+    there, not_there = producer.produce("t", b"v", partition=0), producer.produce("t", b"v", partition=1)
+    there.result(LIMIT_S)
+    assert isinstance(not_there.exception(LIMIT_S), (UnsupportedCodec, UnsupportedCompressionType))
+    assert stored_values(cluster, partitions=[0]) == [b"v"]
+    with pytest.raises(DeliveryError):
+        producer.close(LIMIT_S)
