@@ -21,6 +21,7 @@ from gkafka.testing import Edit, MockCluster, StoredRecord
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
 from tests.kit.clock import now
+from tests.kit.refusing import Refuse
 
 
 @pytest.fixture
@@ -271,6 +272,19 @@ def test_records_that_are_not_delivered_are_listed_by_line(cluster: MockCluster)
     assert [line.split(":")[:2] for line in told[:2]] == [["line 2", " not delivered"], ["line 4", " not delivered"]]
     assert "ACL" in told[0]
     assert told[2] == "2 records delivered to many, 2 not delivered"
+
+
+def test_one_bad_record_among_good_ones_is_named_by_its_line(cluster: MockCluster) -> None:
+    """KIP-467: the others are written, though all were of one batch."""
+    cluster.on("Produce", Refuse(), times=None)
+    lines = b"".join(b"%s=v%d\n" % (b"-" if i in (2, 5) else b"k", i) for i in range(8))
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "--key-separator", "=", "--null", "-", stdin=lines)
+    assert outcome.code == 1
+    told = [line for line in outcome.err.splitlines() if line.startswith("line")]
+    assert [line.split(":")[:2] for line in told] == [["line 3", " not delivered"], ["line 6", " not delivered"]]
+    assert "Compacted topic cannot accept message without key" in told[0]
+    assert "6 records delivered to t, 2 not delivered" in outcome.err
+    assert [r.value for r in stored(cluster)] == [b"v%d" % i for i in range(8) if i not in (2, 5)]
 
 
 def test_a_record_that_is_too_large_is_a_bad_line(cluster: MockCluster) -> None:
