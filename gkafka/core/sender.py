@@ -101,13 +101,14 @@ class Telling(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What to do now. deadline: when to poll again at the latest, if nothing else happens."""
+    """What to do now. deadline: when to poll again at the latest, if nothing else happens. unknown: topics that are not known, for which records wait."""
 
     requests: list[Outgoing]
     ask_producer_id: bool
     settled: list[Settled]
     want_metadata: bool
     deadline: float
+    unknown: list[str]
 
 
 class Sender:
@@ -194,7 +195,8 @@ class Sender:
                 else:
                     requests += self._drain(broker_id, now)
         # Who leads the partitions of a broker that is away may change before it is tried again.
-        return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]))
+        unknown = sorted(schedule.unknown) if schedule.homeless else []
+        return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]), unknown)
 
     def send_alone(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Outgoing | None:
         """The request of a batch that need not linger, if it is all that is unsettled: what poll() would answer, without a look at what there might be

@@ -47,7 +47,7 @@ def told(
 
 def metadata(leaders: dict[int, int] | None = None, **about: Any) -> Metadata:
     """Metadata that knows topic "t" with these leaders."""
-    known = Metadata(max_age_s=300, backoff=Backoff(0.1, 1.0), chance=Random(1), auto_create=True)
+    known = Metadata(max_age_s=300, max_idle_s=300, backoff=Backoff(0.1, 1.0), chance=Random(1), auto_create=True)
     if leaders is not None:
         known.on_response(MetadataRequest(topics=None), told(leaders, **about), 0.0)
     return known
