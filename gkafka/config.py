@@ -537,7 +537,7 @@ class ClientConfig(Options):
     )
     auto_create_topics: bool = option(
         True,
-        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again",
+        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again, nor does a producer that has nothing for it",
         types=(bool,),
     )
     hub_stall_meter: bool = option(
