@@ -29,12 +29,8 @@ class Member(NamedTuple):
     text: str
 
 
-class _NoJson(ValueError):
-    """A constant that JavaScript has and JSON has not."""
-
-
 def _refuse(name: str) -> Any:
-    raise _NoJson(f"{name} is no JSON")
+    raise ValueError(f"{name} is no JSON")
 
 
 _decoder = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=_refuse)

@@ -471,19 +471,14 @@ class Sender:
         if len(runs) == 1:
             self._fail(queue, batch, at_fault[0])
             return
-        flight: Flight = batch.extra
         parts = _cut(batch, [first for first, _ in runs[1:]])
-        for part in parts:
-            part.attempts = batch.attempts - 1
-            part.extra = flight.of_part(part.first, batch.first)
-            part.extra.refused = error
-        self.accumulator.replaced(batch, parts)
-        self.divided.append(batch)
+        self._stand_in(batch, parts)
         bad = [(part, why) for part, (_, why) in zip(parts, runs, strict=True) if why is not None]
         others = [part for part, (_, why) in zip(parts, runs, strict=True) if why is None]
         obstacle = self._why_not_without(batch, now)
         if obstacle is None:
             for part in others:
+                part.extra.refused = error
                 queue.put_back(part)
             self.accumulator.waits(queue)
         self._fail_parts(queue, bad)
@@ -508,7 +503,7 @@ class Sender:
             self._fail(queue, part, why)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Put the batch's records back in parts (KIP-126); they share its numbers, and it was no try of theirs.
+        """Put the batch's records back in parts (KIP-126).
 
         Nobody knows beforehand what compression makes of records, so the limit is found by halves. Later batches of the topic keep
         to it. A split always makes parts of fewer records: it ends with records that fail alone (B05).
@@ -519,14 +514,19 @@ class Sender:
         self.limits[batch.topic] = limit
         self._set_limit(batch.topic, limit)
         self.splits += 1
-        flight: Flight = batch.extra
         parts: list[Batch] = batch.split(limit)
+        self._stand_in(batch, parts)
+        for part in parts:
+            queue.put_back(part)
+        self.accumulator.waits(queue)
+
+    def _stand_in(self, batch: Batch, parts: list[Batch]) -> None:
+        """Have parts stand in the place of their batch: they share its numbers, and it was no try of theirs."""
+        flight: Flight = batch.extra
         for part in parts:
             part.attempts = batch.attempts - 1
             part.extra = flight.of_part(part.first, batch.first)
-            queue.put_back(part)
         self.accumulator.replaced(batch, parts)
-        self.accumulator.waits(queue)
         self.divided.append(batch)
 
     @staticmethod
