@@ -386,6 +386,12 @@ class ClientConfig(Options):
     reconnect_backoff_ms: float = option(50, "first pause before a broker is tried again; doubles, with 20 % jitter", low=0)
     reconnect_backoff_max_ms: float = option(5000, "longest pause before a broker is tried again", low=0)
     metadata_max_age_ms: float = option(300000, "metadata is asked anew after this", low=100, aliases=("metadata.max.age.ms",))
+    metadata_max_idle_ms: float = option(
+        300000,
+        "a topic that only producers use is forgotten when none has written to it for this long; the next record has it asked for again",
+        low=100,
+        aliases=("metadata.max.idle.ms",),
+    )
     api_timeout_ms: float = option(60000, "default deadline of calls that take a timeout", low=1)
     max_response_bytes: int = option(100 * MiB, "a longer answer is refused before memory is taken", low=1024, high=(1 << 31) - 1)
     max_in_flight_per_connection: int | None = option(
@@ -574,7 +580,7 @@ class ClientConfig(Options):
     )
     auto_create_topics: bool = option(
         True,
-        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again",
+        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again, nor does a producer that has nothing for it",
         types=(bool,),
     )
     hub_stall_meter: bool = option(

@@ -25,6 +25,7 @@ __all__ = [
     *_broker_errors,
     "AdminError",
     "AssignmentError",
+    "BatchRefusedError",
     "BufferFull",
     "ClientClosedError",
     "CommitFailedError",
@@ -235,6 +236,12 @@ class ProducerStoppedException(ClientClosedError):
 
 class ProduceFailureError(KafkaException):
     """A generic failure in the producer (pykafka's name)."""
+
+
+class BatchRefusedError(ProduceFailureError):
+    """The record is not at fault: the broker refused another one of its batch, and this one could not be sent again without that. The text says
+    why; `__cause__` is the other's error.
+    """
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------

@@ -253,6 +253,8 @@ class ProducerDriver:
         if sender.ended:
             self.finish()
         if plan.want_metadata:
+            if plan.unknown:
+                self._cluster.ask_for(plan.unknown, now)
             metadata.invalidate()
         due = self._cluster.poll() if plan.want_metadata or metadata.due(now) <= now else plan.deadline
         if plan.ask_producer_id:

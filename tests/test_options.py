@@ -56,6 +56,7 @@ OBSERVED: dict[str, dict[str, tuple[str, str]]] = {
         "reconnect_backoff_ms": (EFFECTS, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
         "reconnect_backoff_max_ms": (EFFECTS, "test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms"),
         "metadata_max_age_ms": (CLIENTS, "test_metadata_is_asked_anew_when_it_is_old"),
+        "metadata_max_idle_ms": ("public/test_topics_that_go.py", "test_metadata_max_idle_ms_forgets_topics_that_nobody_writes_to"),
         "api_timeout_ms": (CLIENTS, "test_api_timeout_ms_bounds_calls_that_are_given_no_timeout"),
         "max_response_bytes": (DAMAGE, "test_a_record_over_max_response_bytes_is_told_and_can_be_passed"),
         "max_in_flight_per_connection": (
