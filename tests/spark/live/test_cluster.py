@@ -64,7 +64,8 @@ def where(batches):
         })
 
 
-reader = spark.read.format("gkafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
+reader = spark.read.format("gkafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+reader = reader.option("tasks", "partitions").load()  # so few rows would be one task for one of the workers
 found = reader.mapInArrow(where, "executor long, gkafka string, partition int").collect()
 assert len(found) == 1500 and {row.partition for row in found} == set(range(3))
 assert len({row.executor for row in found}) == 2, "one of the workers had nothing to do"
@@ -76,7 +77,7 @@ writer = reader.selectExpr(place, "partition").write.format("gkafka").option("ka
 writer.option("topic", batch_copy).mode("append").save()
 
 stream = spark.readStream.format("gkafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "150").load()
+stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "150").option("tasks", "partitions").load()
 query = stream.selectExpr(place, "partition").writeStream.format("gkafka").option("kafka.bootstrap.servers", servers)
 query = query.option("topic", stream_copy).option("exactlyOnce", "transactional").option("checkpointLocation", folder + "/checkpoint")
 query = query.trigger(availableNow=True).start()

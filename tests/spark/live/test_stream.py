@@ -21,6 +21,7 @@ from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import SPARK
 from tests.spark.live.test_oracle import NewTopic, write
+from tests.spark.streaming import ends
 
 PATIENCE_S = 90.0
 thorough = partial(pytest.param, marks=pytest.mark.thorough)
@@ -142,7 +143,7 @@ def test_a_crash_in_the_first_batch_of_a_query_that_begins_at_the_end_loses_noth
     write(kafka, name, count=100)
     assert start(subscribe=name, startingOffsets="latest", trigger=NOW).finish() == []
     checkpoint = tmp_path / "checkpoint"
-    assert json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[-1]) == {name: {"0": 50, "1": 50}}
+    assert ends((checkpoint / "offsets" / "0").read_text().splitlines()[-1]) == {name: {"0": 50, "1": 50}}
     for file in (checkpoint / "commits").iterdir():  # what the checkpoint is if Spark was killed in that batch
         file.unlink()
     write(kafka, name, count=10)
@@ -208,7 +209,7 @@ def test_a_checkpoint_goes_from_the_jvm_connector_to_gkafka_and_back(
         seen += rows
     assert places(seen) == expected(name, 200)
     logs = [(tmp_path / "checkpoint" / "offsets" / str(i)).read_text().splitlines()[-1] for i in range(4)]
-    assert [json.loads(log) for log in logs] == [{name: {"0": 25 * i, "1": 25 * i}} for i in range(1, 5)]
+    assert [ends(log) for log in logs] == [{name: {"0": 25 * i, "1": 25 * i}} for i in range(1, 5)]
 
 
 # -- what comes and goes -----------------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ def test_transactions_leave_gaps_and_their_end_is_reached(kafka: KafkaCluster, t
         (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
     run = start(subscribe=name, kafka__isolation__level="read_committed", maxOffsetsPerTrigger="7", trigger=NOW)
     assert [row.value for row in run.finish()] == [b"%d-%d" % (number, i) for number in (0, 2, 4) for i in range(5)]
-    assert json.loads(run.query.lastProgress.sources[0].endOffset) == {name: {"0": 36}}
+    assert ends(run.query.lastProgress.sources[0].endOffset) == {name: {"0": 36}}
 
 
 @pytest.mark.thorough  # the same
@@ -329,7 +330,7 @@ def test_compaction_leaves_gaps(kafka: KafkaCluster, topic: NewTopic, start: Sta
     rows = run.finish()
     assert len(rows) < end
     assert {row.key for row in rows} == {b"k0", b"k1", b"k2"}
-    assert json.loads(run.query.lastProgress.sources[0].endOffset) == {name: {"0": end}}
+    assert ends(run.query.lastProgress.sources[0].endOffset) == {name: {"0": end}}
 
 
 def test_headers_and_a_part_of_the_columns(kafka: KafkaCluster, topic: NewTopic, start: Start) -> None:
