@@ -294,7 +294,7 @@ class AuthorizationError(BrokerError):
 
 class AuthenticationError(KafkaException):
     """A broker does not take this client for who it says it is, or could not show that it is the right broker, or the credentials could not be
-    had. The text says which. Trying again with the same credentials does not help.
+    had. The text says which. Trying again with the same credentials does not help: if they worked before, that was done for sasl_retry_timeout_ms.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from gkafka.admin import Admin
+    from gkafka.clientproperties import Properties
     from gkafka.consumer import Consumer
     from gkafka.nativeproducer import NativeProducer
     from gkafka.rawfetch import RawFetch, RawFetcher
@@ -134,6 +136,34 @@ class KafkaClient:
             _tell_no_hub(self._handler)
         self._closed = False
         self._undelivered: list[DeliveryError] = []
+        self._properties: Properties | None = None
+
+    @classmethod
+    def from_properties(cls, properties: str | os.PathLike[str] | Mapping[str, Any], **options: Any) -> KafkaClient:
+        """A client as a file of properties configures it, by the names of Java's clients, of librdkafka or of gkafka.
+
+        properties: the path of a file, or a mapping of names to values. A file may have sections: [default] is for all, [producer] and [consumer] are for
+        those, and one of others is named behind the path, as in "client.ini:staging". What it says of producers and consumers is the default of
+        get_producer() and get_consumer(), group.id included; their keyword arguments count before it. options: keyword arguments of KafkaClient, which
+        count before the file.
+
+        What has no effect here, as the address of a schema registry, is passed over with one warning in the log. Raises ConfigurationError, naming the
+        property, for what cannot be had and for unknown names, and OSError if the file cannot be read.
+        """
+        from gkafka.clientproperties import hide_properties, read_properties, without  # whoever gives options starts without it
+
+        options, properties = hide_secrets(options), hide_properties(properties)
+        found = read_properties(properties)
+        for note in found.notes:
+            log.warning("%s", note)
+        given = {**without(found.client, options), **options}
+        if "hosts" not in given and given.get("zookeeper_hosts") is None:
+            if not found.hosts:
+                raise ConfigurationError("from_properties(): no bootstrap.servers: name the brokers there, or give hosts='host:port,...'")
+            given["hosts"] = found.hosts
+        client = cls(**given)
+        client._properties = found
+        return client
 
     def __repr__(self) -> str:
         cluster = getattr(self, "_cluster", None)  # not there yet where a traceback shows the arguments of a call that failed
@@ -184,6 +214,8 @@ class KafkaClient:
         self._handler.check_fork()
         self._cluster.check_open()
         options = hide_secrets(options)
+        if self._properties is not None:
+            options = self._properties.of_producer(options)
         from gkafka.nativeproducer import NativeProducer  # whoever only consumes, or administers, starts faster without it
 
         return NativeProducer(self._cluster, build(ProducerConfig, options, where="get_producer()"))
@@ -203,6 +235,8 @@ class KafkaClient:
         for name in OTHER_NAMES_OF_GROUP:
             if name in options:
                 raise UnknownOptionError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
+        if self._properties is not None:
+            options, group = self._properties.of_consumer(options, topics, group)
         return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
 
     def partitions(self, topic: str) -> list[int]:

@@ -46,7 +46,7 @@ from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
-from gkafka.sasloptions import hide_hosts, hide_tls
+from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
@@ -104,6 +104,7 @@ class Cluster:
         source_address = hide_hosts(source_address)
         self._handler = handler
         if config is not None:
+            config = with_region(config, hosts)
             check_client(config)
         self.config = config or config_of(
             "Cluster()",
@@ -122,6 +123,7 @@ class Cluster:
         self._chance = handler.random()
         self.metadata = Metadata(
             max_age_s=self.config.metadata_max_age_ms / 1000,
+            max_idle_s=self.config.metadata_max_idle_ms / 1000,
             backoff=Backoff(0.1, 1.0),
             chance=self._chance,
             auto_create=self.config.auto_create_topics,
@@ -130,7 +132,8 @@ class Cluster:
         self._made: weakref.WeakSet[Broker] = weakref.WeakSet()
         self._bootstrap: list[Broker] = []
         if self._zookeeper_hosts is None:
-            self._begin_with(parse_hosts(check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts))
+            hosts_text = check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts
+            self._begin_with(parse_hosts(hosts_text, self.config.security_protocol))
         self._made_of = hosts, exclude_internal_topics
         self._topics = TopicDict(self, exclude_internal_topics)
         self._brokers: dict[int, Broker] = {}
@@ -150,6 +153,7 @@ class Cluster:
         self.waits_for_hosts = False  # while nobody has been reached yet; True: all of the caller's time
         self.versions: Versions | None = None
         self._waiting: dict[str, int] = {}
+        self.metadata.waiting = self._waiting
         # Producers and consumers that live on these connections: close() ends them first.
         self.engines: weakref.WeakSet[Any] = weakref.WeakSet()
         self._adopting = True
@@ -498,23 +502,29 @@ class Cluster:
             self.update()
 
     def wait_for_topic(
-        self, name: str, deadline: float | None = None, check: Callable[[], object] = lambda: None, *, anew: bool = True
+        self,
+        name: str,
+        deadline: float | None = None,
+        check: Callable[[], object] = lambda: None,
+        *,
+        anew: bool = True,
+        writes: bool = False,
     ) -> TopicInfo:
         """The topic with at least one partition known. Raises UnknownTopicOrPartition, another error of the broker, or KafkaTimeoutError.
 
         check: raises when the caller has no use for it any more; asked now and then, and after wake(). anew: if it was deleted the broker may make
-        it again, as it may make one that never was.
+        it again, as it may make one that never was. writes: a producer asks; the topic is kept in mind for as long as it is written to.
         """
         info = self.metadata.topic(name)
         if info is not None:
             # Known from a list of everything is not enough: only topics of interest are asked for again when their leaders move.
-            self.metadata.add_topics([name])
+            self.metadata.add_topics([name], written_at=self._handler.monotonic() if writes else None)
             return info
         name = check_topic_name(name)
         deadline = self._deadline(None) if deadline is None else deadline
         self._waiting[name] = self._waiting.get(name, 0) + 1
         try:
-            return self._wait_for_unknown_topic(name, deadline, check, anew)
+            return self._wait_for_unknown_topic(name, deadline, check, anew, writes)
         finally:
             self._waiting[name] -= 1
             if not self._waiting[name]:
@@ -553,9 +563,9 @@ class Cluster:
             done, self._round = self._round, self._handler.Event()
         done.set()
 
-    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object], anew: bool) -> TopicInfo:
+    def _wait_for_unknown_topic(self, name: str, deadline: float, check: Callable[[], object], anew: bool, writes: bool) -> TopicInfo:
         with self._lock:
-            self.metadata.add_topics([name], anew=anew)
+            self.metadata.add_topics([name], anew=anew, written_at=self._handler.monotonic() if writes else None)
             version = self.metadata.version
         # A topic that was just created takes a moment to reach every broker; one that is not allowed or not named well never comes.
         patience_s = self.topic_patience_s
@@ -576,7 +586,18 @@ class Cluster:
                 raise self._topic_error(name, error) from exc
             raise
         info = self.metadata.topic(name)
-        return info if info is not None else self.wait_for_topic(name, deadline, check, anew=anew)
+        return info if info is not None else self.wait_for_topic(name, deadline, check, anew=anew, writes=writes)
+
+    def note_write(self, topic: str, at: float) -> None:
+        """Note that a producer has begun a batch for the topic, which is of interest again if it was forgotten meanwhile."""
+        if not self.metadata.wrote(topic, at):
+            with self._lock:
+                self.metadata.add_topics([topic], written_at=at)
+
+    def ask_for(self, topics: Iterable[str], at: float) -> None:
+        """Have the next request ask for topics that are not known, and let a broker make them where that is allowed: records wait for them."""
+        with self._lock:
+            self.metadata.add_topics(topics, written_at=at, awaited=True)
 
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):

@@ -386,6 +386,12 @@ class ClientConfig(Options):
     reconnect_backoff_ms: float = option(50, "first pause before a broker is tried again; doubles, with 20 % jitter", low=0)
     reconnect_backoff_max_ms: float = option(5000, "longest pause before a broker is tried again", low=0)
     metadata_max_age_ms: float = option(300000, "metadata is asked anew after this", low=100, aliases=("metadata.max.age.ms",))
+    metadata_max_idle_ms: float = option(
+        300000,
+        "a topic that only producers use is forgotten when none has written to it for this long; the next record has it asked for again",
+        low=100,
+        aliases=("metadata.max.idle.ms",),
+    )
     api_timeout_ms: float = option(60000, "default deadline of calls that take a timeout", low=1)
     max_response_bytes: int = option(100 * MiB, "a longer answer is refused before memory is taken", low=1024, high=(1 << 31) - 1)
     max_in_flight_per_connection: int | None = option(
@@ -491,7 +497,8 @@ class ClientConfig(Options):
     )
     sasl_oauth_token_endpoint_url: str | None = option(
         None,
-        "OAUTHBEARER: https URL that gives tokens for sasl_oauth_client_id and its secret (OAuth 2.0 client credentials), in place of a provider",
+        "OAUTHBEARER: https URL that gives tokens for sasl_oauth_client_id and its secret (OAuth 2.0 client credentials), in place of a provider; "
+        "http on this machine alone, as 'http://localhost:14293', where the id and its secret may be left out",
         none=True,
         secret=True,  # what stands behind a question mark may be a key
         types=(str,),
@@ -516,22 +523,64 @@ class ClientConfig(Options):
     sasl_oauth_scope: str | None = option(
         None, "the scope to ask the token endpoint for", none=True, types=(str,), aliases=("sasl.oauthbearer.scope",)
     )
+    sasl_oauth_audience: str | None = option(None, "the audience to ask the token endpoint for, as Auth0 wants it", none=True, types=(str,))
+    sasl_oauth_form_fields: Mapping[str, str] | str | None = option(
+        None,
+        "further fields of the request for a token: a mapping of names to values, or a text 'resource=https://kafka.example&tenant=1', in which %26 stands "
+        "for &",
+        none=True,
+        secret=True,
+        types=(Mapping, str),
+    )
+    sasl_oauth_client_auth: str = option(
+        "client_secret_basic",
+        "how the token endpoint gets sasl_oauth_client_id and its secret: in a header (HTTP Basic), or, client_secret_post, as fields of the request",
+        choices=("client_secret_basic", "client_secret_post"),
+    )
     sasl_oauth_cafile: str | None = option(
         None, "PEM file of the authorities to trust at the token endpoint; the system's if not given", none=True, types=(str,)
+    )
+    sasl_oauth_proxy_url: str | None = option(
+        None,
+        "socks5:// or http://[user:password@]host:port: the proxy to the token endpoint; connections to brokers do not go through it, and proxy_url is "
+        "not used for the endpoint",
+        none=True,
+        secret=True,
+        types=(str,),
+    )
+    sasl_oauth_allow_http: bool = option(
+        False,
+        "let the client's secret and the token travel in clear text between this machine and a token endpoint with an http URL, where everybody on the way "
+        "can read them",
+        types=(bool,),
     )
     sasl_kerberos_service_name: str = option("kafka", "GSSAPI: the service part of the brokers' Kerberos principal", types=(str,))
     sasl_kerberos_domain_name: str | None = option(
         None, "GSSAPI: the host part of it; the broker's host name if not given", none=True, types=(str,)
     )
-    sasl_aws_region: str | None = option(None, "AWS_MSK_IAM: the region of the cluster, as 'eu-west-1'", none=True, types=(str,))
+    sasl_aws_region: str | None = option(
+        None,
+        "AWS_MSK_IAM: the region of the cluster, as 'eu-west-1'; if not given, that in the brokers' names, else AWS_REGION or AWS_DEFAULT_REGION",
+        none=True,
+        types=(str,),
+    )
+    sasl_aws_profile: str | None = option(None, "AWS_MSK_IAM: the profile whose credentials sign", none=True, types=(str,))
+    sasl_aws_role_arn: str | None = option(None, "AWS_MSK_IAM: the role that is assumed to sign", none=True, types=(str,))
+    sasl_aws_role_session_name: str | None = option(None, "AWS_MSK_IAM: the name of that role's session", none=True, types=(str,))
     allow_plaintext_credentials: bool = option(
         False,
         "let PLAIN and OAUTHBEARER send the password or token over SASL_PLAINTEXT, where everybody on the way can read it",
         types=(bool,),
     )
+    sasl_retry_timeout_ms: float = option(
+        30000,
+        "once this client has got in, a broker that refuses it is tried again for this long, with a warning, before calls are told the refusal; 0: they are "
+        "told at once, as those of a client that never got in",
+        low=0,
+    )
     auto_create_topics: bool = option(
         True,
-        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again",
+        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again, nor does a producer that has nothing for it",
         types=(bool,),
     )
     hub_stall_meter: bool = option(

@@ -64,13 +64,24 @@ NEXT_STEPS = {
 }
 """By error code: those that a user's call meets, and can do something about."""
 
+IDEMPOTENT = (
+    "ask who runs the cluster for the right IdempotentWrite on the cluster (since Kafka 2.8 the right to write to any topic is enough), or do without "
+    "it: enable_idempotence=False"
+)
+OF_API = {
+    ("InitProducerId", 31): IDEMPOTENT,
+    ("Produce", 31): IDEMPOTENT,
+    ("InitProducerId", 53): "ask who runs the cluster for the rights Write and Describe on this transactional_id",
+}
+"""By request and error code, where that tells which right is missing."""
+
 
 def text_of(code: int, meaning: str, about: dict[str, Any]) -> str:
     """ "Fetch t-0 offset 50: error 1: <meaning>; <what to do next>". about: the attributes that a KafkaException takes."""
     where = " ".join(filter(None, (about.get("api"), _place(about), _group(about), _broker(about))))
     parts = [where] if where else []
     said = " ".join(meaning.split()).rstrip(".")
-    advice = NEXT_STEPS.get(code)
+    advice = OF_API.get((about.get("api") or "", code)) or NEXT_STEPS.get(code)
     return ": ".join([*parts, f"error {code}", f"{said}; {advice}" if advice else f"{said}."])
 
 

@@ -25,6 +25,7 @@ __all__ = [
     *_broker_errors,
     "AdminError",
     "AssignmentError",
+    "BatchRefusedError",
     "BufferFull",
     "ClientClosedError",
     "CommitFailedError",
@@ -237,6 +238,12 @@ class ProduceFailureError(KafkaException):
     """A generic failure in the producer (pykafka's name)."""
 
 
+class BatchRefusedError(ProduceFailureError):
+    """The record is not at fault: the broker refused another one of its batch, and this one could not be sent again without that. The text says
+    why; `__cause__` is the other's error.
+    """
+
+
 # -- transactions ------------------------------------------------------------------------------------------------------
 class TransactionStateError(KafkaException):
     """A call that does not fit the state of the transaction: produce() outside of one, a second begin_transaction(), ... Nothing was changed."""
@@ -353,6 +360,19 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(cause))
         yield cause
         cause = cause.__cause__
+
+
+def without_frames(error: BaseException) -> Any:
+    """The error, and all that it comes from, without the frames they were raised in: these hold requests, their memory, and secrets."""
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = None
+            links += [link.__cause__, link.__context__]
+    return error
 
 
 def has_begun(error: BaseException) -> bool:

@@ -47,13 +47,15 @@ class Failures:
         """It failed with this error; `called` follows when its callbacks were called. Whoever was interrupted may say so once more."""
         if batch.extra.told or batch in self._failed:
             return
+        counted = batch.extra.counted
         log.log(
-            logging.DEBUG if isinstance(error, TransactionAbortedError) else logging.ERROR,
-            "%d record(s) for %s-%d not delivered (persisted: %s): %s",
-            batch.count,
+            logging.DEBUG if isinstance(error, TransactionAbortedError) or counted == 0 else logging.ERROR,
+            "%d record(s) for %s-%d not delivered (persisted: %s): %s%s",
+            counted or batch.count,
             batch.topic,
             batch.partition,
             batch.extra.persisted,
+            "the first: " if counted and counted > batch.count else "",
             error,
         )
         with self._lock:

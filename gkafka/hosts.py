@@ -16,17 +16,57 @@ from gkafka.unseen import refused
 __all__ = ["Proxy", "is_address", "parse_host", "parse_hosts", "parse_proxy_url", "parse_source_address", "parse_zookeeper"]
 
 
-def parse_hosts(hosts: str) -> list[tuple[str, int]]:
-    """[(host, port)] of "h1:9092,h2,[::1]:9093"; 9092 where no port stands. Raises ConfigurationError naming the part."""
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""The schemes that consoles, Terraform and Kafka's own listeners write before an address."""
+SEPARATORS = re.compile(r"[\s;|\uff0c\uff1b\u3001]+")
+"""What stands between addresses in lists that were made for something else: white space, semicolons, bars, and commas of Chinese."""
+NO_HOST = frozenset(";|,'\"`<>(){}=\\$\u2018\u2019\u201c\u201d\uff0c\uff1b\u3001")
+"""Characters that no name of a host has: an address with one was cut or quoted in the wrong place."""
+PLACEHOLDER = re.compile(r"\$\{|\$\(|\{\{|<[^>]*>|%\(|^\$")
+"""What stands in a template for a value that nobody has filled in."""
+
+
+def parse_hosts(hosts: str, security_protocol: str | None = None) -> list[tuple[str, int]]:
+    """[(host, port)] of "h1:9092,h2,[::1]:9093"; 9092 where no port stands, and without a scheme such as SASL_SSL://.
+
+    security_protocol: what the connections speak, which a scheme must not contradict; None: it is not known here.
+    Raises ConfigurationError naming the part.
+    """
     hosts = hide_hosts(hosts)
+    if isinstance(hosts, (list, tuple)) and hosts and not any(isinstance(one, Secret) for one in hosts):
+        raise ConfigurationError(f"hosts={hosts!r}: must be a text of host:port, separated by commas: ','.join(...) makes one of a list")
     if not isinstance(hosts, str):
         raise ConfigurationError(f"hosts={hosts!r}: must be a text of host:port, separated by commas")
     if isinstance(hosts, Secret):
-        raise ConfigurationError(f"hosts: {_without_user(hosts)!r} is not host:port (no scheme, path or user belongs there)")
-    found = [_parse_host(part.strip()) for part in hosts.split(",") if part.strip()]
+        raise ConfigurationError(f"hosts: {_without_user(hosts)!r} is not host:port (no path or user belongs there)")
+    _check_list(hosts)
+    found = [_parse_host(part.strip(), security_protocol) for part in hosts.split(",") if part.strip()]
     if not found:
         raise ConfigurationError(f"hosts={hosts!r}: give at least one host:port")
     return found
+
+
+def _check_list(hosts: str) -> None:
+    """Refuse a list that was printed as text, was quoted once too often, or has another separator than commas."""
+    text = hosts.strip()
+    if PLACEHOLDER.search(text):
+        raise ConfigurationError(f"hosts: {text!r} is a placeholder that nobody has filled in: put host:port there")
+    if text[:1] in "'\"" and text[-1:] == text[:1] and len(text) > 1 and text[0] not in text[1:-1]:
+        raise ConfigurationError(f"hosts: {text!r}: take the quotes off, that are a part of the text: {text[1:-1]!r}")
+    listed = re.findall(r"[^\s,'\"()\[\]{}]+", text) if re.match(r"[\[({]\s*['\"]|[({]|\[[^\]]*,", text) else []
+    if listed:
+        raise ConfigurationError(
+            f"hosts: {text!r} is a list that was printed as text: give the addresses separated by commas, as {','.join(listed)!r}"
+        )
+    for part in text.split(","):
+        pieces = [piece for piece in SEPARATORS.split(part.strip()) if piece not in ("", "-")]
+        if len(pieces) > 1 and all(_looks_like_host(piece) for piece in pieces):
+            raise ConfigurationError(f"hosts: {part.strip()!r}: separate addresses by commas, as {','.join(pieces)!r}")
+
+
+def _looks_like_host(text: str) -> bool:
+    host, port = _split(text.rpartition("://")[2])
+    return bool(host) and _is_port(port) and not set(host) & NO_HOST
 
 
 def parse_host(host: Any) -> str:
@@ -35,19 +75,30 @@ def parse_host(host: Any) -> str:
     if isinstance(host, Secret):
         raise ConfigurationError(f"host={_without_user(host)!r} is not the name or the address of a host (no user belongs there)")
     name = host.decode(errors="replace") if isinstance(host, bytes) else host
-    if not isinstance(name, str) or not is_address(name, 9092) or "/" in name:
+    if not isinstance(name, str) or not is_address(name, 9092) or "/" in name or set(name) & NO_HOST:
         raise ConfigurationError(f"host={host!r} is not the name or the address of a host")
     return name
 
 
-def _parse_host(part: str) -> tuple[str, int]:
-    if "/" in part:
-        raise ConfigurationError(f"hosts: {part!r} is not host:port (no scheme, path or user belongs there)")
-    if part.count(":") > 1 and not part.startswith("["):
+def _parse_host(part: str, security_protocol: str | None) -> tuple[str, int]:
+    scheme, sign, address = part.partition("://")
+    if not sign:
+        address = part
+    elif scheme.upper() not in PROTOCOLS:
+        raise ConfigurationError(f"hosts: {part!r} is not host:port: of schemes only {'://, '.join(PROTOCOLS)}:// may stand before it")
+    elif security_protocol not in (None, scheme.upper()):
+        raise ConfigurationError(
+            f"hosts: {part!r} with security_protocol={security_protocol!r}: set security_protocol={scheme.upper()!r}, or take {scheme}:// off"
+        )
+    if "/" in address:
+        raise ConfigurationError(f"hosts: {part!r} is not host:port (no path or user belongs there)")
+    if address.count(":") > 1 and not address.startswith("[") and not SEPARATORS.search(address):
         raise ConfigurationError(f"hosts: {part!r}: write an IPv6 address as [address]:port")
-    host, port = _split(part)
+    host, port = _split(address)
+    if strange := sorted(set(address) & NO_HOST):
+        raise ConfigurationError(f"hosts: {part!r}: {strange[0]!r} belongs to no host: give host:port, several separated by commas")
     if not host or not _is_port(port) or port == "0":
-        raise ConfigurationError(f"hosts: {part!r}: must be host:port with a port from 1 to 65535")
+        raise ConfigurationError(f"hosts: {part!r}: must be host:port with a port from 1 to 65535, several separated by commas")
     return host, int(port or 9092)
 
 

@@ -11,21 +11,27 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import hide_secrets
 
-__all__ = ["client_options"]
+__all__ = ["Login", "client_options", "mechanism_of", "read_login"]
 
 NAME = "sasl.jaas.config"
 FLAGS = ("required", "requisite", "sufficient", "optional")
 BETWEEN = re.compile(r"(?:\s+|//[^\n]*|/\*[\s\S]*?\*/)*")
 TOKEN = re.compile(r"""(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([^\s"'=;]+)|([=;]))""")
+IN_QUOTES = re.compile(r"[\"'][\w.$]*LoginModule\s")
 ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 PASSWORD = {"username": "sasl_username", "password": "sasl_password"}
+AMAZON = {
+    "awsProfileName": "sasl_aws_profile",
+    "awsRoleArn": "sasl_aws_role_arn",
+    "awsRoleSessionName": "sasl_aws_role_session_name",
+}
 MODULES: dict[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "PlainLoginModule": (("PLAIN",), PASSWORD),
     "ScramLoginModule": (("SCRAM-SHA-256", "SCRAM-SHA-512"), PASSWORD),
@@ -34,91 +40,116 @@ MODULES: dict[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
         {"clientId": "sasl_oauth_client_id", "clientSecret": "sasl_oauth_client_secret", "scope": "sasl_oauth_scope"},
     ),
     "Krb5LoginModule": (("GSSAPI",), {"serviceName": "sasl_kerberos_service_name"}),
-    "IAMLoginModule": (("AWS_MSK_IAM",), {}),
+    "IAMLoginModule": (("AWS_MSK_IAM",), AMAZON),
 }
 """Login module -> the mechanisms it is for, and the options that it takes."""
-INSTEAD = {
-    "Krb5LoginModule": "tickets come from the environment: kinit, or KRB5_CLIENT_KTNAME=<key table> on every node",
-    "IAMLoginModule": "credentials come from the environment of every node, as botocore finds them: AWS_PROFILE, a role, ...",
-    "ScramLoginModule": "delegation tokens are not supported",
+IAM, IAM_HANDLER = "AWS_MSK_IAM", "IAMOAuthBearerLoginCallbackHandler"
+"""The mechanism that Java's clients may have as OAUTHBEARER with this class."""
+REFUSED = {
+    ("Krb5LoginModule", "keyTab"): "tickets come from the environment: kinit, or KRB5_CLIENT_KTNAME=<key table> on every node",
+    (
+        "Krb5LoginModule",
+        "principal",
+    ): "tickets come from the environment: kinit with this principal, or KRB5_CLIENT_KTNAME=<key table> on every node",
+    ("ScramLoginModule", "tokenauth"): "delegation tokens are not supported",
 }
+"""Options that say who the client is, in a way that is not there -> the next step. Java's modules ignore what they do not know, and so does this."""
+HARMLESS = {("tokenauth", "false"), ("awsDebugCreds", "false"), ("useTicketCache", "true"), ("useKeyTab", "false"), ("renewTicket", "true")}
+HARMLESS |= {("refreshKrb5Config", "true")}
+"""What asks for nothing that is not so here anyway."""
 EXTENSION = "extension_"
 NAMES = (
     *MODULES,
     *(name for _, known in MODULES.values() for name in known),
     *("required", "tokenauth", "keyTab", "principal", "useKeyTab", "useTicketCache", "ticketCache", "storeKey", "doNotPrompt", "debug"),
-    *(
-        "renewTicket",
-        "refreshKrb5Config",
-        "isInitiator",
-        "awsDebugCreds",
-        "awsProfileName",
-        "awsRoleArn",
-        "awsRoleSessionName",
-        "awsStsRegion",
-    ),
+    *("renewTicket", "refreshKrb5Config", "isInitiator", "useDefaultCcache", "awsDebugCreds", "awsStsRegion", "awsExternalId"),
+    *("awsMaxRetries", "awsMaxBackOffTimeMs", "user_admin", "unsecuredLoginStringClaim_sub"),
 )
 """What Java's login modules and their options are called."""
 
 
+class Login(NamedTuple):
+    """options: of KafkaClient. passed: those of the line that have no effect here, by name where that can be told."""
+
+    options: dict[str, Any]
+    passed: tuple[str, ...]
+
+
+def mechanism_of(mechanism: str | None, *handlers: str) -> str | None:
+    """sasl.mechanism, or AWS_MSK_IAM where one of these classes of Java signs the tokens of OAUTHBEARER."""
+    return IAM if mechanism == "OAUTHBEARER" and any(handler.endswith(IAM_HANDLER) for handler in handlers) else mechanism
+
+
 def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dict[str, Any]:
+    """The options of read_login()."""
+    text = Secret(text)
+    return read_login(text, mechanism, prefix=prefix).options
+
+
+def read_login(text: str, mechanism: str | None, *, prefix: str = "") -> Login:
     """What a login line comes to. mechanism: sasl.mechanism. prefix: what stands before both names where they were given.
 
     Raises ConfigurationError, which never shows a value.
     """
     text = Secret(text)
     try:
-        return hide_secrets(_client_options(text, mechanism, prefix))
+        options, passed = _read_login(text, mechanism, prefix)
+        return Login(hide_secrets(options), passed)
     except ConfigurationError as exc:
         told = f"{prefix}{exc}"
     raise ConfigurationError(told)  # out here: without the frames of what was at work on the text
 
 
-def _client_options(text: str, mechanism: str | None, prefix: str) -> dict[str, Any]:
+def _read_login(text: str, mechanism: str | None, prefix: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     module, given = _parse(text)
     if module not in MODULES:
         raise ConfigurationError(f"{NAME}: the login module{_shown(module)} is not known; these are: {', '.join(MODULES)}")
     mechanisms, known = MODULES[module]
+    if module == "OAuthBearerLoginModule" and mechanism == IAM:
+        mechanisms, known = (IAM,), AMAZON
     if mechanism not in mechanisms:
         raise ConfigurationError(
             f"{NAME} names {module}, {prefix}sasl.mechanism is {mechanism or 'not given'}: set {prefix}sasl.mechanism={' or '.join(mechanisms)}"
         )
     options: dict[str, Any] = {}
     extensions: dict[str, str] = {}
+    passed: list[str] = []
     for name, value in given.items():
         if name in known:
             options[known[name]] = value
         elif module == "OAuthBearerLoginModule" and name.startswith(EXTENSION):
             extensions[name.removeprefix(EXTENSION)] = value
-        elif not _is_harmless(module, name, value):
-            instead = f": {INSTEAD[module]}" if module in INSTEAD else f"; {module} takes {', '.join(known)}"
-            raise ConfigurationError(f"{NAME}: the option{_shown(name)} has no counterpart here{instead}")
+        elif (name, value.lower()) not in HARMLESS:
+            passed.append(_passed_over(module, name, known))
     if extensions:
         options["sasl_oauth_extensions"] = extensions
-    return options
+    return options, tuple(passed)
 
 
-def _is_harmless(module: str, name: str, value: str) -> bool:
-    """What asks for nothing that is not so here anyway."""
-    if module == "Krb5LoginModule":
-        return (name, value.lower()) in {
-            ("useTicketCache", "true"),
-            ("useKeyTab", "false"),
-            ("renewTicket", "true"),
-            ("refreshKrb5Config", "true"),
-        }
-    return (name, value.lower()) in {("tokenauth", "false"), ("awsDebugCreds", "false")}
+def _passed_over(module: str, name: str, known: Mapping[str, str]) -> str:
+    """What to call an option that has no effect. Raises ConfigurationError for one that is meant as one that has, or says who the client is."""
+    if (module, name) in REFUSED:
+        raise ConfigurationError(f"{NAME}: the option {name!r} has no counterpart here: {REFUSED[module, name]}")
+    if name not in NAMES and difflib.get_close_matches(name, known, n=1, cutoff=0.8):
+        raise ConfigurationError(f"{NAME}: the option {name!r} has no counterpart here; {module} takes {', '.join(known)}")
+    return name if name in NAMES else "another option"
 
 
 def _parse(text: str) -> tuple[str, dict[str, str]]:
     """The module's own name, and its options."""
+    text = text.strip()
+    if IN_QUOTES.match(text):
+        raise ConfigurationError(f"{NAME}: the whole line stands in quotes: take the outer pair off, it is not a part of the line")
     words = _words(text)
     if words[-1:] != [";"]:
         raise ConfigurationError(f"{NAME}: must end with a semicolon")
     if len(words) < 3 or words[1].lower() not in FLAGS:
         raise ConfigurationError(f"{NAME}: must begin with a login module and 'required'")
     if ";" in words[:-1]:
-        raise ConfigurationError(f"{NAME}: must have one login module; after the first semicolon there is more")
+        raise ConfigurationError(
+            f"{NAME}: must have one login module; after the first semicolon there is more: put a value that holds one in double quotes, as in "
+            'password="..."'
+        )
     options: dict[str, str] = {}
     rest = words[2:-1]
     while rest:

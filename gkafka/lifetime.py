@@ -28,6 +28,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 LOOK_EVERY_S = 0.01
 STILL_S, PATIENCE_S = 0.03, 2.0
 """From a hub's last call to where it stands still takes some 100 us of CPU; on a busy machine its thread may have to wait long for them."""
+SHORTEST_HALF_S = 1.0
+"""Half of exit_timeout_ms, if it is as long, is waited for in silence. Who waits for less is told at the end alone."""
 LAST_S = 0.3
 """For that at least, also where exit_timeout_ms has passed; a hub whose thread is blocked gets there never."""
 ENDED: Final = "nobody can send them, the hub of their client was destroyed, or its thread has ended"
@@ -93,15 +95,17 @@ if hasattr(os, "register_at_fork"):
 def _flush_at_exit() -> None:
     """Send what producers hold that nobody closed, for exit_timeout_ms at most, and say what was left.
 
+    Half-way it is said what still waits: whoever asked the process to end may kill it before the end of that time (gunicorn's --graceful-timeout).
     The hook is older than those of the program, so that they run first; workers are daemons and still run.
     """
     # Where somebody else has called it before Python does, it is over.
     deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported}
     holding = {producer for producer in deadlines if producer.holds_records}
     reasons: dict[NativeProducer, str] = {}
+    warned: set[NativeProducer] = set()
     end = 0.0  # of who is interrupted: now
     try:
-        _in_spite_of_exits(lambda: _flush_all(deadlines, holding, reasons))
+        _in_spite_of_exits(lambda: _flush_all(deadlines, holding, reasons, warned))
         end = max((deadlines[producer] for producer in holding), default=0.0)
     finally:  # a second Ctrl-C ends the wait, not the word on what is left
         try:
@@ -155,11 +159,13 @@ def _ask_multiprocessing(util: Any, process: Any) -> None:
     util.Finalize(None, _flush_at_exit, exitpriority=0)
 
 
-def _flush_all(deadlines: Mapping[NativeProducer, float], holding: set[NativeProducer], reasons: dict[NativeProducer, str]) -> None:
+def _flush_all(
+    deadlines: Mapping[NativeProducer, float], holding: set[NativeProducer], reasons: dict[NativeProducer, str], warned: set[NativeProducer]
+) -> None:
     """What is there, with what callbacks send meanwhile; then what came in the meantime, when nobody may send any more: whoever goes on for ever would
     otherwise have been told of each record that it is accepted, and the last ones would have been lost.
 
-    holding: who held something, reasons: for what nobody waits; both filled in.
+    holding: who held something, reasons: for what nobody waits, warned: of whom it was said what waits; all filled in.
     """
     for is_last in (False, True):
         if is_last:
@@ -167,13 +173,39 @@ def _flush_all(deadlines: Mapping[NativeProducer, float], holding: set[NativePro
                 producer.end_intake()
         waiting = [producer for producer in deadlines if producer.holds_records and producer not in reasons]
         holding.update(waiting)
-        for producer in waiting:
+        _each(waiting, reasons, lambda producer: producer.handler.call_soon_threadsafe(producer.send_now))
+        _each(waiting, reasons, lambda producer: _flush(producer, _half_way(producer, deadlines[producer])))
+        _each(waiting, reasons, lambda producer: _warn(producer, deadlines[producer], warned))
+        _each(waiting, reasons, lambda producer: _flush(producer, deadlines[producer]))
+
+
+def _each(producers: Iterable[NativeProducer], reasons: dict[NativeProducer, str], step: Callable[[NativeProducer], object]) -> None:
+    """A step for each producer, but for those with a reason why it would be in vain."""
+    for producer in producers:
+        if producer not in reasons:
             with _ending(producer, reasons):
-                producer.handler.call_soon_threadsafe(producer.send_now)
-        for producer in waiting:
-            if producer not in reasons:
-                with _ending(producer, reasons):
-                    _flush(producer, deadlines[producer])
+                step(producer)
+
+
+def _half_way(producer: NativeProducer, deadline: float) -> float:
+    half = producer.config.exit_timeout_ms / 2000
+    return deadline - half if half >= SHORTEST_HALF_S else deadline
+
+
+def _warn(producer: NativeProducer, deadline: float, warned: set[NativeProducer]) -> None:
+    """Say what still waits, while there is time left."""
+    left, counts = deadline - producer.handler.monotonic(), producer.unsettled_by_topic()
+    if left <= 0 or not counts or producer in warned:
+        return
+    warned.add(producer)
+    log.warning(
+        "the interpreter ends, and waits for up to %.1f s more (exit_timeout_ms=%g) for %d record(s) of a producer that was not closed; a process that "
+        "is killed before loses them: %s",
+        left,
+        producer.config.exit_timeout_ms,
+        sum(counts.values()),
+        told(counts),
+    )
 
 
 @contextlib.contextmanager

@@ -338,15 +338,13 @@ class NativeProducer(ColumnCalls, TransactionCalls):
         info = self._cluster.metadata.topic(topic)
         if info is None:
             try:
-                info = self._cluster.wait_for_topic(topic, deadline, self._check_usable)
+                info = self._cluster.wait_for_topic(topic, deadline, self._check_usable, writes=True)
             except KafkaTimeoutError as exc:
                 raise KafkaTimeoutError(
                     f"{exc} (max_block_ms={self.config.max_block_ms:g}); the record was not accepted", topic=topic
                 ) from exc
         count = len(info.partitions)
         if self._partition_counts.get(topic) != count:
-            with self._cluster._lock:
-                self._cluster.metadata.add_topics([topic], writes=True)
             with self._slow_lock:
                 self._partition_counts[topic] = count
                 self._appender.set_topic(topic, count, 0)
@@ -473,6 +471,8 @@ class NativeProducer(ColumnCalls, TransactionCalls):
 
     def _note(self, topic: str, delivery: Delivery) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""
+        if delivery.index == 0:
+            self._cluster.note_write(topic, delivery.batch.created)
         if delivery.index == 0 and self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
             self._driver.warm(topic, delivery.partition)
         self._driver.kick()

@@ -253,6 +253,8 @@ class ProducerDriver:
         if sender.ended:
             self.finish()
         if plan.want_metadata:
+            if plan.unknown:
+                self._cluster.ask_for(plan.unknown, now)
             metadata.invalidate()
         due = self._cluster.poll() if plan.want_metadata or metadata.due(now) <= now else plan.deadline
         if plan.ask_producer_id:
@@ -415,6 +417,9 @@ class ProducerDriver:
         newer since that version was chosen."""
         if not any(isinstance(error, UnsupportedVersion | UnsupportedCodec) for _, error in failed):
             return None
+        if channel.versions is None and broker.told_versions is None:
+            # Its connection opens, and the version is that of the broker that told the metadata: of another release, in a rolling upgrade.
+            return SocketDisconnectedError(f"broker {broker.id} has not said yet what it speaks", broker=broker.id, api="Produce")
         return channel.doubt("record headers, or this codec") or self._told_since(version, channel, broker)
 
     def _told_since(self, version: int, channel: Any, broker: Any) -> KafkaException | None:

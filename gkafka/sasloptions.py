@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from gkafka.config import (
     NOT_UTF8,
@@ -23,6 +22,7 @@ from gkafka.config import (
     may_be_key,
 )
 from gkafka.exceptions import ConfigurationError
+from gkafka.oauthoptions import ENDPOINT, OF_ENDPOINT, check_endpoint
 from gkafka.unseen import hide_options, unseen
 
 __all__ = [
@@ -37,21 +37,25 @@ __all__ = [
     "seems_secret",
     "seems_secret_config",
     "tls_options",
-    "token_endpoint",
+    "with_region",
     "wrong_extension",
 ]
 
 PASSWORD = ("sasl_username", "sasl_password")
-ENDPOINT = ("sasl_oauth_token_endpoint_url", "sasl_oauth_client_id", "sasl_oauth_client_secret")
 MECHANISMS: dict[str, tuple[str, ...]] = {
     "PLAIN": PASSWORD,
     "SCRAM-SHA-256": PASSWORD,
     "SCRAM-SHA-512": PASSWORD,
-    "OAUTHBEARER": ("sasl_oauth_token_provider", "sasl_oauth_extensions", *ENDPOINT, "sasl_oauth_scope", "sasl_oauth_cafile"),
+    "OAUTHBEARER": ("sasl_oauth_token_provider", "sasl_oauth_extensions", *ENDPOINT, *OF_ENDPOINT),
     "GSSAPI": ("sasl_kerberos_service_name", "sasl_kerberos_domain_name"),
-    "AWS_MSK_IAM": ("sasl_aws_region",),
+    "AWS_MSK_IAM": ("sasl_aws_region", "sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name"),
 }
 """The options that each mechanism takes."""
+OF_MSK = re.compile(
+    r"\bkafka(?:-serverless)?\.([a-z]{2}-[a-z0-9-]+-\d+)\.(?:vpce\.)?(?:amazonaws\.com(?:\.cn)?|api\.aws)\.?(?=[:,\s]|$)", re.IGNORECASE
+)
+"""The name of a broker of Amazon MSK, with its region."""
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 REUSABLE = ("PLAIN", "OAUTHBEARER", "AWS_MSK_IAM")
 """Mechanisms that send what a listener could use again. SCRAM and GSSAPI send proofs."""
 EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -68,7 +72,7 @@ SECRETS = _spellings("secret")
 BESIDE_SECRETS = _spellings("beside_secret")
 OF_MECHANISM = ("sasl_mechanism", "sasl_mechanisms")
 PEM = _spellings("pem")
-EXTENSIONS = "sasl_oauth_extensions"
+MAPPINGS = ("sasl_oauth_extensions", "sasl_oauth_form_fields")
 GIVES_TOKENS = "sasl_oauth_token_provider"  # a token itself, given as text, is a mistake that nothing may show
 KNOWN = {
     spelling.replace(".", "_")
@@ -100,13 +104,39 @@ def check_sasl(config: ClientConfig) -> None:
         _check_password(config, mechanism)
     elif mechanism == "OAUTHBEARER":
         _check_tokens(config)
-    elif mechanism == "AWS_MSK_IAM" and not config.sasl_aws_region:
-        raise ConfigurationError("sasl_mechanism='AWS_MSK_IAM' without sasl_aws_region: give the region of the cluster, as 'eu-west-1'")
+    elif mechanism == "AWS_MSK_IAM":
+        _check_aws(config)
     if mechanism in REUSABLE and not config.uses_tls and not config.allow_plaintext_credentials:
         raise ConfigurationError(
             f"sasl_mechanism={mechanism!r} with security_protocol='SASL_PLAINTEXT' would send the credentials in clear text: use 'SASL_SSL', "
             "or, where nobody can listen, allow_plaintext_credentials=True"
         )
+
+
+def with_region(config: ClientConfig, hosts: Any) -> ClientConfig:
+    """The same configuration with the region of Amazon's, where AWS_MSK_IAM needs one and none was given: that in the brokers' names, which Java's client
+    takes, or that of the environment. hosts: as users give them.
+    """
+    if config.sasl_mechanism != "AWS_MSK_IAM" or config.sasl_aws_region:
+        return config
+    text = hosts.decode(errors="replace") if isinstance(hosts, bytes) else hosts
+    named = OF_MSK.search(text) if isinstance(text, str) else None
+    region = named[1].lower() if named else next(filter(None, map(os.environ.get, REGION_VARIABLES)), None)
+    return config if region is None else dataclasses.replace(config, sasl_aws_region=region)
+
+
+def _check_aws(config: ClientConfig) -> None:
+    if not config.sasl_aws_region:
+        raise ConfigurationError(
+            "sasl_mechanism='AWS_MSK_IAM' without sasl_aws_region: give the region of the cluster, as 'eu-west-1'; neither the brokers' names "
+            f"(as in b-1.demo.kafka.eu-west-1.amazonaws.com) nor {' or '.join(REGION_VARIABLES)} tells it"
+        )
+    if config.sasl_aws_profile is not None and config.sasl_aws_role_arn is not None:
+        raise ConfigurationError(
+            "sasl_aws_profile together with sasl_aws_role_arn: Amazon's signer takes one of them: leave one out, or name the profile in AWS_PROFILE"
+        )
+    if config.sasl_aws_role_session_name is not None and config.sasl_aws_role_arn is None:
+        raise ConfigurationError("sasl_aws_role_session_name without sasl_aws_role_arn, whose session it names: give both, or leave it out")
 
 
 def hide_secrets(options: Mapping[str, Any], *known: Iterable[str]) -> dict[str, Any]:
@@ -125,8 +155,8 @@ def _hidden(name: str, value: Any, known: Container[str]) -> Any:
         return hide_hosts(value)
     if option not in KNOWN and option not in known:
         return _of_nothing_known(value)
-    if option == EXTENSIONS:
-        return hide_extensions(value)
+    if option in MAPPINGS:
+        return hide_values(value)
     if option not in BESIDE_SECRETS:
         value = hide_options(value)
     if option == GIVES_TOKENS and not isinstance(value, (str, bytes, bytearray)):
@@ -173,8 +203,8 @@ def tls_options(given: Any) -> dict[str, Any]:
     return options
 
 
-def hide_extensions(value: Any) -> Any:
-    """Extensions of a token, whose values may be keys: each a Secret."""
+def hide_values(value: Any) -> Any:
+    """Extensions of a token, or fields of the request for one, whose values may be keys: each a Secret."""
     if isinstance(value, str):
         return Secret(value)
     if not isinstance(value, Mapping):
@@ -213,34 +243,6 @@ def seems_secret_config(name: Any) -> bool:
     """Whether what brokers and topics are configured with under a name may be a secret. What is no text is no name: it may stand before anything."""
     text = name.decode(errors="replace") if isinstance(name, bytes) else name
     return not isinstance(text, str) or LIKE_A_SECRET.search(text.replace(".", "_").replace("-", "_")) is not None
-
-
-def token_endpoint(url: str) -> SplitResult:
-    """The parts of a token endpoint's URL. Raises ConfigurationError: what is not https would tell the client's secret, or read files."""
-    url = Secret(url)
-    found = _token_endpoint(url)
-    if isinstance(found, str):  # raised here, where no variable shows a part of the URL
-        raise ConfigurationError(f"sasl_oauth_token_endpoint_url: {found}")
-    return found
-
-
-def _token_endpoint(url: Secret) -> SplitResult | str:
-    """The parts, or what is wrong with them, without what may be a password."""
-    try:
-        parts = urlsplit(url.reveal())
-        port = parts.port
-    except ValueError:
-        return "its host or its port is none"
-    if port == 0:
-        return "its port must be one from 1 to 65535"
-    if parts.scheme != "https" or not parts.hostname:
-        kind = f"one of {parts.scheme!r} scheme" if parts.scheme in ("http", "ftp", "file") else "of another kind"
-        return f"must be an https URL, as 'https://login.example/oauth2/token', not {kind}"
-    if parts.username is not None or parts.password is not None or parts.fragment:
-        return "must have no user, password or fragment: give sasl_oauth_client_id and its secret"
-    if not url.isascii() or any(c <= " " or c == "\x7f" for c in url.reveal()):
-        return "holds characters that a URL has not"
-    return parts
 
 
 def _check_without_sasl(config: ClientConfig, given: list[str]) -> None:
@@ -293,15 +295,11 @@ def _check_tokens(config: ClientConfig) -> None:
             raise ConfigurationError(
                 f"sasl_oauth_token_provider must be a callable that returns a token, or have a method token(), not {kind}"
             )
-        beside = [name for name in (*ENDPOINT, "sasl_oauth_scope", "sasl_oauth_cafile") if getattr(config, name) is not None]
+        beside = [name for name in (*ENDPOINT, *OF_ENDPOINT) if getattr(config, name) != getattr(UNSET, name)]
         if beside:
             raise ConfigurationError(f"sasl_oauth_token_provider together with {beside[0]}: both say where tokens come from; give one")
         return
-    for name in ENDPOINT:
-        if not getattr(config, name):
-            raise ConfigurationError(f"sasl_oauth_token_endpoint_url without {name}: give {', '.join(ENDPOINT)}")
-    token_endpoint(config.sasl_oauth_token_endpoint_url or "")
-    _check_utf8(config, (*ENDPOINT, "sasl_oauth_scope"))
+    check_endpoint(config)
 
 
 def _check_utf8(config: ClientConfig, names: tuple[str, ...]) -> None:

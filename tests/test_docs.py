@@ -13,6 +13,15 @@ PAGE = """# Options
 One line for each option of `gkafka/config.py`, which this page is made from (`python tests/test_docs.py` writes it anew). Names may also be written
 with dots (`linger.ms`) where they are given as a dictionary. Times that end in `_ms` are milliseconds.
 
+`KafkaClient.from_properties(path)` reads a file of properties, and `KafkaClient.from_properties({{...}})` a mapping, by these names, by those of Java's clients and by
+librdkafka's: `ssl.ca.location`, `sasl.jaas.config`, `queue.buffering.max.ms`. What a file says of producers and consumers is what `get_producer()` and
+`get_consumer()` take where their arguments say nothing, `group.id` included (pykafka's calls of a topic keep their own defaults). A file may have sections, as
+[kafka-tools](kafka-tools.md#what-a-file-says-of-records) reads them. What has no meaning here, such as the address of a schema registry, is passed over with one warning in
+the log; what cannot be had is a ConfigurationError with the next step. Keyword arguments count before the file.
+
+`hosts` is a text, `host:port` separated by commas. `PLAINTEXT://`, `SSL://`, `SASL_PLAINTEXT://` or `SASL_SSL://` before an address is taken off; it must be what
+`security_protocol` says. Other separators, lists that were printed as text, and placeholders that nobody has filled in are refused with the cure.
+
 ## KafkaClient
 
 The documented positional parameters (`hosts`, `socket_timeout_ms`, ...) and these keyword-only ones:

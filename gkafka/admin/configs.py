@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gkafka.admin.arguments import check_config_value, check_configs, check_enum, check_names, items_of
 from gkafka.admin.changes import Append, Subtract, hide_changes
 from gkafka.admin.enums import ConfigResourceType, ConfigSource, known
-from gkafka.admin.requests import Subject
+from gkafka.admin.requests import RESOURCES, Subject
 from gkafka.checks import check_count, check_mapping, check_name, check_text, check_topic_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
 from gkafka.wire.configs import (
@@ -91,7 +91,7 @@ class ConfigsAdmin(Subject):
             return found
 
         def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaException]:
-            return self._requests.by_broker(left, self._whom_to_ask(left, deadline), request_of, read, deadline, splits=True)
+            return self._requests.by_broker(left, self._whom_to_ask(left, deadline), request_of, read, deadline, most=RESOURCES)
 
         return self._requests.settle("describing configurations", asked, attempt, deadline)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import check_names, items_of
 from gkafka.admin.enums import AclOperation, operations_of
-from gkafka.admin.requests import GROUP, Subject
+from gkafka.admin.requests import GROUP, RESOURCES, Subject, made_of
 from gkafka.brokererrors import GroupIdNotFound
 from gkafka.checks import check_name, check_text
 from gkafka.common import TopicPartition
@@ -73,8 +73,8 @@ class GroupsAdmin(Subject):
     ) -> dict[str, GroupListing]:
         """All groups that the asker may describe. states ("Stable", "Empty"), types ("classic", "consumer"): only these.
 
-        Asks every broker; the items of an AdminError are their ids, and `results` has what each of the others told. Brokers before 2.6
-        (3.8) cannot sort by state (type): UnsupportedVersion.
+        Asks every broker; `errors` of an AdminError has the ids of those that did not tell, `results` the groups of the others. Brokers before
+        2.6 (3.8) cannot sort by state (type): UnsupportedVersion.
         """
         wanted = ListGroupsRequest(
             states_filter=[check_text("states", one) for one in items_of("states", states)],
@@ -88,8 +88,10 @@ class GroupsAdmin(Subject):
                 raise error
             return [GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, id_) for g in response.groups]
 
-        told = self._requests.of_each_broker("listing groups", wanted, read, deadline)
-        return {group.group: group for group in sorted(group for listed in told.values() for group in listed)}
+        def by_name(told: dict[int, list[GroupListing]]) -> dict[str, GroupListing]:
+            return {group.group: group for group in sorted(group for listed in told.values() for group in listed)}
+
+        return made_of(lambda: self._requests.of_each_broker("listing groups", wanted, read, deadline), by_name)
 
     def describe_groups(
         self, groups: Iterable[str], *, operations: bool = False, timeout: float | None = None
@@ -105,8 +107,8 @@ class GroupsAdmin(Subject):
                 places,
                 lambda mine: ConsumerGroupDescribeRequest(group_ids=mine, include_authorized_operations=operations),
                 read_848,
-                deadline,
-                splits=True,
+                self._requests.halfway(deadline),  # a coordinator that is silent leaves time to ask the others for classic groups
+                most=RESOURCES,
             )
             others = [name for name, outcome in found.items() if isinstance(outcome, (GroupIdNotFound, UnsupportedVersion))]
             classic = self._requests.by_broker(
@@ -115,7 +117,7 @@ class GroupsAdmin(Subject):
                 lambda mine: DescribeGroupsRequest(groups=mine, include_authorized_operations=operations),
                 read_classic,
                 deadline,
-                splits=True,
+                most=RESOURCES,
             )
             return found | classic
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gkafka.admin.arguments import by_topic, check_partitions, check_topic_names, one_partition
+from gkafka.admin.arguments import by_topic, check_names, check_partitions, check_topic_names, one_partition
 from gkafka.admin.groups import GroupsAdmin
-from gkafka.admin.requests import GROUP
+from gkafka.admin.requests import GROUP, made_of, parts_of
 from gkafka.admin.topics import TopicsAdmin
-from gkafka.brokererrors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition
+from gkafka.brokererrors import GroupIdNotFound, NonEmptyGroup, UnknownTopicOrPartition, UnstableOffsetCommit
 from gkafka.checks import check_count, check_flag, check_isolation, check_mapping, check_name, check_offset, check_text
 from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.core.offsets import commit_request, fetch_request, read_commit
-from gkafka.exceptions import ConfigurationError, KafkaException, error_for
+from gkafka.exceptions import AdminError, ConfigurationError, KafkaException, error_for
 from gkafka.wire.groupadmin import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic, OffsetFetchRequest
 
@@ -62,9 +62,10 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
     ) -> dict[TopicPartition, int]:
         """Offsets for times: {("orders", 0): -2 earliest, -1 latest, or ms since the epoch}. -1 where no record is that new.
 
-        Item errors: UnknownTopicOrPartition, TopicAuthorizationFailed, ...
+        Item errors: UnknownTopicOrPartition, TopicAuthorizationFailed, LeaderNotFoundError of a partition without a leader (after a second, in
+        which an election may end), ...
         """
-        return {tp: found.offset for tp, found in self.find_offsets(wanted, isolation=isolation, timeout=timeout).items()}
+        return made_of(lambda: self.find_offsets(wanted, isolation=isolation, timeout=timeout), _offsets)
 
     def find_offsets(
         self,
@@ -79,9 +80,6 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
             for tp, time in check_mapping("wanted", wanted, '{("orders", 0): -1}').items()
         }
         return self._found_at(asked, int(check_isolation("isolation", isolation)), self._requests.begin(timeout))
-
-    def _offsets_at(self, asked: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, int]:
-        return {tp: found.offset for tp, found in self._found_at(asked, 0, deadline).items()}
 
     def _found_at(self, asked: Mapping[TopicPartition, int], isolation_level: int, deadline: float) -> dict[TopicPartition, FoundOffset]:
         def request_of(mine: list[TopicPartition]) -> ListOffsetsRequest:
@@ -110,50 +108,89 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
         return self._requests.settle("looking offsets up", asked, attempt, deadline)
 
     def list_group_offsets(
-        self, group: str, partitions: Iterable[tuple[str, int]] | None = None, *, timeout: float | None = None
+        self,
+        group: str,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
     ) -> dict[TopicPartition, GroupOffset]:
         """What a group has committed. partitions: of these, offset -1 where there is nothing; None: all that there is.
 
+        require_stable: wait for the end of a transaction that may move it, as consumers do (KIP-447); else what stands is told at once.
         A group that nobody knows has committed nothing. Raises GroupAuthorizationFailed, ...; item errors: TopicAuthorizationFailed, ...
         """
         name = check_name("group", group)
         wanted = None if partitions is None else check_partitions(partitions)
-        return self._committed(name, wanted, self._requests.begin(timeout))
+        return self._committed(name, wanted, self._requests.begin(timeout), stable=check_flag("require_stable", require_stable))
 
-    def _committed(self, group: str, wanted: list[TopicPartition] | None, deadline: float) -> dict[TopicPartition, GroupOffset]:
-        asked = None if wanted is None else frozenset(wanted)
+    def list_offsets_of_groups(
+        self, groups: Iterable[str], *, require_stable: bool = False, timeout: float | None = None
+    ) -> dict[str, dict[TopicPartition, GroupOffset]]:
+        """What each group has committed, all asked for together. require_stable: as of list_group_offsets().
 
-        def request_of(_: list[str]) -> OffsetFetchRequest:
+        Item errors, by group: GroupAuthorizationFailed, ...; an AdminError of its own where a part of a group's partitions failed.
+        """
+        names = check_names("groups", groups)
+        stable = check_flag("require_stable", require_stable)
+        told = self._committed_of(names, None, self._requests.begin(timeout), stable=stable)
+        errors = {group: outcome for group, outcome in told.items() if isinstance(outcome, KafkaException)}
+        results = {group: outcome for group, outcome in told.items() if not isinstance(outcome, KafkaException)}
+        return self._requests.all_or_error("asking for offsets", errors, results)
+
+    def _committed(
+        self, group: str, wanted: list[TopicPartition] | None, deadline: float, *, stable: bool = False
+    ) -> dict[TopicPartition, GroupOffset]:
+        """Raises the error of the group itself, and AdminError for partitions."""
+        outcome = self._committed_of([group], wanted, deadline, stable=stable)[group]
+        if isinstance(outcome, KafkaException):
+            raise outcome
+        return outcome
+
+    def _committed_of(
+        self, groups: list[str], wanted: list[TopicPartition] | None, deadline: float, *, stable: bool
+    ) -> dict[str, dict[TopicPartition, GroupOffset] | KafkaException]:
+        """Of each group what it has committed, or its error: an AdminError if only partitions failed. wanted: None for all that there is."""
+        answers: dict[str, dict[TopicPartition, GroupOffset | KafkaException]] = {}
+        # Who does not want them stable is not told that they are unstable, unless by a broker that always says so.
+        final = (UnknownTopicOrPartition,) if stable else (UnknownTopicOrPartition, UnstableOffsetCommit)
+
+        def request_of(mine: list[str]) -> OffsetFetchRequest:
             if wanted is None:
-                return OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
-            return fetch_request(group, wanted, stable=True)
+                return OffsetFetchRequest(group_id=mine[0], topics=None, require_stable=stable)
+            return fetch_request(mine[0], wanted, stable=stable)
 
         def read(response: Any, mine: list[str], broker: str) -> dict[str, dict[TopicPartition, GroupOffset | KafkaException]]:
-            (answer,) = response.answers
-            error = error_for(answer.error_code, group=group, broker=broker, api="OffsetFetch")
-            if error is not None:
-                raise error
-            about = {"group": group, "broker": broker, "api": "OffsetFetch"}
-            found: dict[TopicPartition, GroupOffset | KafkaException] = {}
-            for topic in answer.topics:
-                for p in topic.partitions:
-                    tp = TopicPartition(topic.name, p.partition_index)
-                    if asked is not None and tp not in asked:
-                        continue
-                    problem = error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about)
-                    found[tp] = GroupOffset(p.committed_offset, p.metadata or "", p.committed_leader_epoch) if problem is None else problem
-            retriable = [
-                e for e in found.values() if isinstance(e, KafkaException) and e.retriable and not isinstance(e, UnknownTopicOrPartition)
-            ]
-            if retriable:
-                raise retriable[0]
-            return {group: found}
+            found = answers[mine[0]] = _read_committed(response, mine[0], wanted, broker)
+            again = [e for e in found.values() if isinstance(e, KafkaException) and e.retriable and not isinstance(e, final)]
+            if again:
+                raise again[0]
+            return {mine[0]: found}
 
-        told = self._of_group("asking for offsets", group, request_of, read, deadline)
-        missing = [] if wanted is None else [tp for tp in wanted if tp not in told]
+        def attempt(left: list[str]) -> dict[str, dict[TopicPartition, GroupOffset | KafkaException] | KafkaException]:
+            places = self._requests.coordinators(left, GROUP, deadline)
+            return self._requests.by_broker(
+                left, places, request_of, read, deadline, max_version=BY_NAME, most=1
+            )  # older ones take one group
+
+        what = f"asking for offsets of group {groups[0]!r}" if len(groups) == 1 else "asking for offsets"
+        results, errors = parts_of(lambda: self._requests.settle(what, groups, attempt, deadline, final=final))
+        told: dict[str, dict[TopicPartition, GroupOffset] | KafkaException] = {}
+        for group in groups:
+            found = results.get(group, answers.get(group))
+            told[group] = errors[group] if found is None else self._of_partitions(group, found, wanted)
+        return told
+
+    def _of_partitions(
+        self, group: str, told: dict[TopicPartition, GroupOffset | KafkaException], wanted: list[TopicPartition] | None
+    ) -> dict[TopicPartition, GroupOffset] | KafkaException:
+        missing = [tp for tp in wanted or () if tp not in told]
         errors = {tp: answer for tp, answer in told.items() if isinstance(answer, KafkaException)}
         results = {tp: answer for tp, answer in told.items() if isinstance(answer, GroupOffset)} | dict.fromkeys(missing, GroupOffset(-1))
-        return self._requests.all_or_error(f"offsets of group {group!r}", errors, dict(sorted(results.items())))
+        try:
+            return self._requests.all_or_error(f"offsets of group {group!r}", errors, dict(sorted(results.items())))
+        except AdminError as exc:
+            return exc
 
     def alter_group_offsets(
         self, group: str, offsets: Mapping[tuple[str, int], int | GroupOffset], *, timeout: float | None = None
@@ -168,7 +205,7 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
         self._check_empty(name, deadline)
         self._commit(name, wanted, deadline)
 
-    def _commit(self, group: str, wanted: Mapping[TopicPartition, GroupOffset], deadline: float) -> None:
+    def _commit(self, group: str, wanted: Mapping[TopicPartition, GroupOffset], deadline: float) -> dict[TopicPartition, None]:
         def attempt(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaException | None]:
             named = {tp: (wanted[tp].offset, wanted[tp].metadata) for tp in left}
             request = commit_request(group, named, epochs={tp: wanted[tp].leader_epoch for tp in left})
@@ -181,7 +218,7 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
                 deadline,
             )
 
-        self._requests.settle(f"committing offsets of group {group!r}", wanted, attempt, deadline)
+        return self._requests.settle(f"committing offsets of group {group!r}", wanted, attempt, deadline)
 
     def delete_group_offsets(self, group: str, partitions: Iterable[tuple[str, int]], *, timeout: float | None = None) -> None:
         """Forget what a group has committed. Raises GroupIdNotFound; item errors: GroupSubscribedToTopic while a member reads it, ..."""
@@ -230,8 +267,9 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
         topics, partitions: of which, both together are joined; None: of all that the group has committed. One of the three says where to:
         to: "earliest", "latest" or an offset. to_time: the first record at or after it, the end where there is none; ms since the epoch, or a
         datetime with a time zone. shift_by: so many records on, or back if negative. What lies outside of the log is moved to its end.
-        Raises NonEmptyGroup where the group has members and dry_run is False, GroupIdNotFound where nothing is named and nothing committed. Item
-        errors: UnknownTopicOrPartition; ConfigurationError of a partition to shift that nothing is committed for.
+        Raises NonEmptyGroup where the group has members and dry_run is False, GroupIdNotFound where nothing is named and nothing committed, the
+        error of a topic that cannot be looked at; nothing is reset then. Item errors: UnknownTopicOrPartition, LeaderNotFoundError; ConfigurationError
+        of a partition to shift that nothing is committed for. The others are planned, and reset.
         """
         name = check_name("group", group)
         check_flag("dry_run", dry_run)
@@ -239,33 +277,43 @@ class OffsetsAdmin(GroupsAdmin, TopicsAdmin):
         named = [] if topics is None else check_topic_names(topics)
         single = [] if partitions is None else check_partitions(partitions)
         deadline = self._requests.begin(timeout)
-        if topics is None and partitions is None:
-            committed = self._committed(name, None, deadline)
-            if not committed:
-                raise GroupIdNotFound(f"group {name!r} has committed nothing: name the topics, or check the name", group=name)
-        else:
-            wanted = sorted({*single, *(self._partitions_of(named, deadline) if named else [])})
-            committed = self._committed(name, wanted, deadline)
-        plan = self._plan(committed, rule, deadline)
-        if not dry_run:
+        wanted = (
+            None if topics is None and partitions is None else sorted({*single, *(self._partitions_of(named, deadline) if named else [])})
+        )
+        committed, errors = parts_of(lambda: self._committed(name, wanted, deadline))
+        if wanted is None and not (committed or errors):
+            raise GroupIdNotFound(f"group {name!r} has committed nothing: name the topics, or check the name", group=name)
+        plan = self._plan(committed, rule, deadline, errors)
+        if not dry_run and plan:
             self._check_empty(name, deadline)
-            self._commit(name, {tp: GroupOffset(reset.after) for tp, reset in plan.items()}, deadline)
-        return plan
+            _, refused = parts_of(lambda: self._commit(name, {tp: GroupOffset(reset.after) for tp, reset in plan.items()}, deadline))
+            errors |= refused
+        done = {tp: reset for tp, reset in plan.items() if tp not in errors}
+        return self._requests.all_or_error("planning a reset" if dry_run else f"resetting offsets of group {name!r}", errors, done)
 
-    def _plan(self, committed: Mapping[TopicPartition, GroupOffset], rule: _Rule, deadline: float) -> dict[TopicPartition, OffsetReset]:
-        earliest = self._offsets_at(dict.fromkeys(committed, EARLIEST), deadline)
-        latest = self._offsets_at(dict.fromkeys(committed, LATEST), deadline)
-        timed = {} if rule.time is None else self._offsets_at(dict.fromkeys(committed, rule.time), deadline)
+    def _plan(
+        self, committed: Mapping[TopicPartition, GroupOffset], rule: _Rule, deadline: float, errors: dict[TopicPartition, KafkaException]
+    ) -> dict[TopicPartition, OffsetReset]:
+        """Of all that can be planned; why the others cannot goes to errors."""
+
+        def offsets_at(time: int | None) -> dict[TopicPartition, int]:
+            asked = {} if time is None else dict.fromkeys((tp for tp in committed if tp not in errors), time)
+            found, failed = parts_of(lambda: self._found_at(asked, 0, deadline))
+            errors.update(failed)
+            return _offsets(found)
+
+        earliest, latest, timed = offsets_at(EARLIEST), offsets_at(LATEST), offsets_at(rule.time)
         plan: dict[TopicPartition, OffsetReset] = {}
-        errors: dict[TopicPartition, KafkaException] = {}
         for tp, offset in committed.items():
+            if tp in errors:
+                continue
             if rule.shift is not None and offset.offset < 0:
                 text = f"{tp.topic}-{tp.partition}: nothing is committed, so there is nothing to shift: give to= or to_time="
                 errors[tp] = ConfigurationError(text, topic=tp.topic, partition=tp.partition)
                 continue
             aim = rule.aim(offset.offset, earliest[tp], latest[tp], timed.get(tp, -1))
             plan[tp] = OffsetReset(offset.offset, min(max(aim, earliest[tp]), latest[tp]), earliest[tp], latest[tp])
-        return self._requests.all_or_error("planning a reset", errors, plan)
+        return plan
 
     def _check_empty(self, group: str, deadline: float) -> None:
         """A group that nobody knows is empty."""
@@ -325,6 +373,31 @@ class _Rule(NamedTuple):
         if self.time is not None:
             return timed if timed >= 0 else latest
         return committed + (self.shift or 0)
+
+
+def _offsets(found: Mapping[TopicPartition, FoundOffset]) -> dict[TopicPartition, int]:
+    return {tp: one.offset for tp, one in found.items()}
+
+
+def _read_committed(
+    response: Any, group: str, wanted: list[TopicPartition] | None, broker: str
+) -> dict[TopicPartition, GroupOffset | KafkaException]:
+    """What an answer tells of one group: of what was wanted, None for all. Raises the error of the group."""
+    about = {"group": group, "broker": broker, "api": "OffsetFetch"}
+    (answer,) = response.answers
+    error = error_for(answer.error_code, **about)
+    if error is not None:
+        raise error
+    asked = None if wanted is None else frozenset(wanted)
+    found: dict[TopicPartition, GroupOffset | KafkaException] = {}
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            if asked is not None and tp not in asked:
+                continue
+            problem = error_for(p.error_code, topic=topic.name, partition=p.partition_index, **about)
+            found[tp] = GroupOffset(p.committed_offset, p.metadata or "", p.committed_leader_epoch) if problem is None else problem
+    return found
 
 
 def _milliseconds(time: Any) -> int:

@@ -12,6 +12,8 @@ from gkafka.brokererrors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     GroupCoordinatorNotAvailable,
+    LeaderNotAvailable,
+    ListenerNotFound,
     PreferredLeaderNotAvailable,
     RequestTimedOut,
     UnknownTopicId,
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.cluster import Cluster
 
-__all__ = ["GROUP", "TRANSACTION", "Requests", "metadata_request"]
+__all__ = ["GROUP", "RESOURCES", "TRANSACTION", "Requests", "made_of", "metadata_request", "parts_of"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+W = TypeVar("W")
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators, as FindCoordinator names them."""
 RESOURCES = 250
@@ -58,6 +61,10 @@ _NO_RETRY_HEALS = (
     EligibleLeadersNotAvailable,
     RequestTimedOut,  # it may be done by now, and a second time is refused
 )
+NO_LEADER = (LeaderNotFoundError, LeaderNotAvailable, ListenerNotFound)
+"""A broker has told that nobody who could be asked leads the partition."""
+ELECTION_S = 1.0
+"""How long a call goes on to ask for such a leader: that of a topic just made, or just elected, is there by then; one that is down is not."""
 _MISSING: Any = object()
 
 
@@ -92,6 +99,10 @@ class Requests:
         """Seconds until then."""
         return max(0.0, deadline - self._handler.monotonic())
 
+    def halfway(self, deadline: float) -> float:
+        """When half of the time until then is over."""
+        return deadline - self.left(deadline) / 2
+
     def aside(self, fn: Callable[..., V], *arguments: Any) -> V:
         """What takes long without waiting for anything: it must not keep other greenlets from running."""
         self._handler.check_fork()
@@ -109,8 +120,12 @@ class Requests:
         return answered
 
     def anyone(self, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
-        """Some broker's answer, and who gave it."""
-        answered: tuple[Any, str] = self._cluster.call_any(request, deadline, max_version=max_version)
+        """Some broker's answer, and who gave it. One that is silent has half of the time: then another one is asked."""
+        answered: tuple[Any, str]
+        try:
+            answered = self._cluster.call_any(request, self.halfway(deadline), max_version=max_version)
+        except KafkaTimeoutError:
+            answered = self._cluster.call_any(request, deadline, max_version=max_version)
         return answered
 
     def metadata(self, topics: Iterable[str] | None, deadline: float, *, operations: bool = False) -> MetadataResponse:
@@ -193,13 +208,13 @@ class Requests:
         deadline: float,
         *,
         max_version: int | None = None,
-        splits: bool = False,
+        most: int | None = None,
     ) -> dict[K, V | KafkaException]:
         """Ask each broker for what belongs to it, many at once. read: an answer, what was asked for, and who answered -> each one's outcome.
 
         items: of what a call was given or left with, never of what an answer names: a broker's answer must not choose what others are asked to do.
         What is told of anything else than a request asked for is left out, too.
-        splits: in requests of RESOURCES at most, one after the other; their answers are long.
+        most: items of one request, None for all; a broker gets its requests one after the other.
         """
         outcomes: dict[K, V | KafkaException] = {}
         placed: dict[Broker, list[K]] = {}
@@ -209,7 +224,7 @@ class Requests:
                 outcomes[item] = place
             else:
                 placed.setdefault(place, []).append(item)
-        parts = [Part(broker, some, request_of(some)) for broker, mine in placed.items() for some in (in_parts(mine) if splits else [mine])]
+        parts = [Part(broker, some, request_of(some)) for broker, mine in placed.items() for some in in_parts(mine, most or len(mine))]
         Asking[K](self._cluster, deadline, max_version).ask(parts)
         for part in parts:
             try:
@@ -234,29 +249,38 @@ class Requests:
             gone: dict[int, V | KafkaException | None] = {id_: None for id_ in left if id_ not in there}
             return gone | self.by_broker([id_ for id_ in left if id_ in there], there, lambda _: request, read_one, deadline)
 
-        told = self.settle(what, sorted(self.brokers(deadline)), attempt, deadline)
-        return {id_: answer for id_, answer in told.items() if answer is not None}
+        def those_there(told: dict[int, V | None]) -> dict[int, V]:
+            return {id_: answer for id_, answer in told.items() if answer is not None}
+
+        return made_of(lambda: self.settle(what, sorted(self.brokers(deadline)), attempt, deadline), those_there)
 
     # -- until it is done
     def settle(
-        self, what: str, items: Iterable[K], attempt: Callable[[list[K]], Mapping[K, V | KafkaException]], deadline: float
+        self,
+        what: str,
+        items: Iterable[K],
+        attempt: Callable[[list[K]], Mapping[K, V | KafkaException]],
+        deadline: float,
+        *,
+        final: tuple[type[KafkaException], ...] = (),
     ) -> dict[K, V]:
         """Each item's result. attempt: tries those that are left; each one's outcome, or it raises what keeps all of them from being tried.
 
-        What a retry may heal is tried again until the deadline. Raises AdminError for items; what attempt raised, and what no broker speaks, as
-        itself.
+        What a retry may heal is tried again until the deadline, but for `final`; what has no leader, for ELECTION_S. Raises AdminError for items; what
+        attempt raised, and what no broker speaks, as itself.
         """
         asked = left = list(dict.fromkeys(items))
         results: dict[K, V] = {}
         errors: dict[K, KafkaException] = {}
-        tries = 0
+        tries, began = 0, self._handler.monotonic()
         while left:
             self._handler.check_fork()
             self._cluster.check_open()
             whole, outcomes = self._outcomes(attempt, left)
             if whole is not None and not heals(whole) and not (results or errors):
                 raise whole
-            again = self._sort(left, outcomes, results, errors)
+            past = final if self._handler.monotonic() - began < ELECTION_S else (*final, *NO_LEADER)
+            again = self._sort(left, outcomes, results, errors, past)
             tries += 1
             pause = self._backoff.pause_s(tries, self._chance)
             rest = deadline - self._handler.monotonic()
@@ -299,9 +323,14 @@ class Requests:
             return exc, dict.fromkeys(left, exc)
 
     def _sort(
-        self, left: list[K], outcomes: Mapping[K, V | KafkaException], results: dict[K, V], errors: dict[K, KafkaException]
+        self,
+        left: list[K],
+        outcomes: Mapping[K, V | KafkaException],
+        results: dict[K, V],
+        errors: dict[K, KafkaException],
+        final: tuple[type[KafkaException], ...],
     ) -> dict[K, KafkaException]:
-        """Results to results, errors to errors; returns those that are to be tried again."""
+        """Results to results, errors to errors; returns those that are to be tried again, which what is `final` is not."""
         again: dict[K, KafkaException] = {}
         for item in left:
             outcome = outcomes.get(item, _MISSING)
@@ -312,7 +341,7 @@ class Requests:
             else:
                 if outcome.stale is Stale.METADATA:
                     self._cluster.metadata.invalidate()
-                (again if heals(outcome) else errors)[item] = outcome
+                (again if heals(outcome) and not isinstance(outcome, final) else errors)[item] = outcome
         return again
 
 
@@ -322,9 +351,27 @@ def metadata_request(topics: Iterable[str] | None, *, operations: bool = False) 
     return MetadataRequest(topics=asked, allow_auto_topic_creation=False, include_topic_authorized_operations=operations)
 
 
-def in_parts(items: list[V]) -> list[list[V]]:
-    """RESOURCES at most in each, in their order."""
-    return [items[at : at + RESOURCES] for at in range(0, len(items), RESOURCES)]
+def in_parts(items: list[V], most: int = RESOURCES) -> list[list[V]]:
+    """So many at most in each, in their order."""
+    return [items[at : at + most] for at in range(0, len(items), most)]
+
+
+def made_of(call: Callable[[], dict[K, V]], made: Callable[[dict[K, V]], dict[Any, W]]) -> dict[Any, W]:
+    """What a call returns that makes it of another one's results; in an AdminError `results` is made of those of the others."""
+    try:
+        found = call()
+    except AdminError as exc:
+        exc.results = made(exc.results)
+        raise
+    return made(found)
+
+
+def parts_of(call: Callable[[], dict[K, V]]) -> tuple[dict[K, V], dict[K, KafkaException]]:
+    """(results, errors) of a call. Raises what concerns it as a whole."""
+    try:
+        return call(), {}
+    except AdminError as exc:
+        return exc.results, exc.errors
 
 
 def heals(error: KafkaException) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import by_topic, check_names, check_partitions, items_of, one_partition
-from gkafka.admin.requests import TRANSACTION, Subject
+from gkafka.admin.requests import RESOURCES, TRANSACTION, Subject, made_of
 from gkafka.checks import check_count, check_name, check_offset, check_seconds, check_text
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConfigurationError, InvalidTxnState, KafkaException, error_for
@@ -75,8 +75,8 @@ class TransactionsAdmin(Subject):
         """All transactional ids that the asker may describe, by themselves. Only those that fit all that is given:
 
         states, producer_ids: one of these. running_s: open for at least so many seconds (3.8 and newer). pattern: a regular expression of
-        RE2/J that the whole id matches (4.1 and newer). Asks every broker; the items of an AdminError are their ids. Raises ConfigurationError
-        for a state that brokers do not know.
+        RE2/J that the whole id matches (4.1 and newer). Asks every broker; `errors` of an AdminError has the ids of those that did not tell,
+        `results` what the others told. Raises ConfigurationError for a state that brokers do not know.
         """
         wanted = ListTransactionsRequest(
             state_filters=[check_text("states", one) for one in items_of("states", states)],
@@ -96,8 +96,10 @@ class TransactionsAdmin(Subject):
                 raise ConfigurationError(f"states: the brokers know none that are called {', '.join(response.unknown_state_filters)}")
             return [TransactionListing(t.transactional_id, t.producer_id, t.transaction_state, id_) for t in response.transaction_states]
 
-        told = self._requests.of_each_broker("listing transactions", wanted, read, deadline)
-        return {one.transactional_id: one for one in sorted(one for listed in told.values() for one in listed)}
+        def by_id(told: dict[int, list[TransactionListing]]) -> dict[str, TransactionListing]:
+            return {one.transactional_id: one for one in sorted(one for listed in told.values() for one in listed)}
+
+        return made_of(lambda: self._requests.of_each_broker("listing transactions", wanted, read, deadline), by_id)
 
     def describe_transactions(self, transactional_ids: Iterable[str], *, timeout: float | None = None) -> dict[str, TransactionDescription]:
         """What the coordinators know. Item errors: TransactionalIdNotFound, TransactionalIdAuthorizationFailed, ..."""
@@ -113,7 +115,7 @@ class TransactionsAdmin(Subject):
         def attempt(left: list[str]) -> dict[str, TransactionDescription | KafkaException]:
             places = self._requests.coordinators(left, TRANSACTION, deadline)
             return self._requests.by_broker(
-                left, places, lambda mine: DescribeTransactionsRequest(transactional_ids=mine), read, deadline, splits=True
+                left, places, lambda mine: DescribeTransactionsRequest(transactional_ids=mine), read, deadline, most=RESOURCES
             )
 
         return self._requests.settle("describing transactions", names, attempt, deadline)
@@ -138,7 +140,7 @@ class TransactionsAdmin(Subject):
             return found
 
         def attempt(left: list[TopicPartition]) -> dict[TopicPartition, list[ProducerState] | KafkaException]:
-            return self._requests.by_broker(left, self._requests.leaders(left, deadline), request_of, read, deadline, splits=True)
+            return self._requests.by_broker(left, self._requests.leaders(left, deadline), request_of, read, deadline, most=RESOURCES)
 
         return self._requests.settle("describing producers", wanted, attempt, deadline)
 
@@ -205,17 +207,13 @@ class TransactionsAdmin(Subject):
         names = check_names("transactional_ids", transactional_ids)
         deadline = self._requests.begin(timeout)
 
+        def read(response: Any, mine: list[str], broker: str) -> dict[str, tuple[int, int] | KafkaException]:
+            error = error_for(response.error_code, broker=broker, api="InitProducerId")
+            return {mine[0]: (response.producer_id, response.producer_epoch) if error is None else error}
+
         def attempt(left: list[str]) -> dict[str, tuple[int, int] | KafkaException]:
             places = self._requests.coordinators(left, TRANSACTION, deadline)
-            outcomes: dict[str, tuple[int, int] | KafkaException] = {}
-            for name in left:  # a request has room for one
-
-                def read(response: Any, mine: list[str], broker: str) -> dict[str, tuple[int, int] | KafkaException]:
-                    error = error_for(response.error_code, broker=broker, api="InitProducerId")
-                    return {mine[0]: (response.producer_id, response.producer_epoch) if error is None else error}
-
-                outcomes |= self._requests.by_broker([name], places, _fencing, read, deadline)
-            return outcomes
+            return self._requests.by_broker(left, places, _fencing, read, deadline, most=1)  # a request has room for one
 
         return self._requests.settle("fencing producers", names, attempt, deadline)
 

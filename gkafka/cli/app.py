@@ -114,7 +114,7 @@ def tools() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 130 interrupted before its end."""
+    """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 3 done or told in part, 130 interrupted before its end."""
     args = list(sys.argv[1:] if argv is None else argv)
     _open_standard_streams()
     with full_streams():

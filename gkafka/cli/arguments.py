@@ -160,42 +160,63 @@ def yes_option(what: str) -> Callable[[F], F]:
 
 # -- names that are not there --------------------------------------------------------------------------------------------------
 @contextmanager
-def near_topics(admin: Admin) -> Iterator[None]:
-    """Turns "unknown topic" into an error with the nearest name that there is."""
+def near_topics(admin: Admin, left: Callable[[], float] | None = None) -> Iterator[None]:
+    """Turns "unknown topic" into an error with the nearest name that there is. left: seconds that looking for that may take, None for any."""
     from gkafka.exceptions import AdminError, UnknownTopicOrPartition
 
     try:
         yield
     except UnknownTopicOrPartition as exc:
-        _raise_near("topic", [exc.topic or ""], list(admin.list_topics(internal=True)), exc)
+        _raise_near("topic", [exc.topic or ""], _known_topics(admin, left), exc)
         raise
     except AdminError as exc:
         missing = [name for key, error in exc.errors.items() if isinstance(error, UnknownTopicOrPartition) for name in [_name_of(key)]]
         if len(missing) == len(exc.errors):
-            _raise_near("topic", missing, list(admin.list_topics(internal=True)), exc)
+            _raise_near("topic", missing, _known_topics(admin, left), exc)
         raise
 
 
 @contextmanager
-def near_groups(admin: Admin) -> Iterator[None]:
-    """Turns "unknown group" into an error with the nearest name that there is."""
+def near_groups(admin: Admin, left: Callable[[], float] | None = None) -> Iterator[None]:
+    """Turns "unknown group" into an error with the nearest name that there is. left: as of near_topics()."""
     from gkafka.exceptions import AdminError, GroupIdNotFound
 
     try:
         yield
     except GroupIdNotFound as exc:
-        _raise_near("group", [exc.group or ""], list(admin.list_groups()), exc)
+        _raise_near("group", [exc.group or ""], _known_groups(admin, left), exc)
         raise
     except AdminError as exc:
         missing = [str(key) for key, error in exc.errors.items() if isinstance(error, GroupIdNotFound)]
         if len(missing) == len(exc.errors):
-            _raise_near("group", missing, list(admin.list_groups()), exc)
+            _raise_near("group", missing, _known_groups(admin, left), exc)
         raise
+
+
+def _known_topics(admin: Admin, left: Callable[[], float] | None) -> list[str] | None:
+    """Those that there are; None where nobody tells."""
+    from gkafka.exceptions import KafkaException
+
+    try:
+        return list(admin.list_topics(internal=True, timeout=None if left is None else left()))
+    except KafkaException:
+        return None
+
+
+def _known_groups(admin: Admin, left: Callable[[], float] | None) -> list[str] | None:
+    from gkafka.exceptions import AdminError, KafkaException
+
+    try:
+        return list(admin.list_groups(timeout=None if left is None else left()))
+    except AdminError as exc:
+        return list(exc.results)
+    except KafkaException:
+        return None
 
 
 def raise_unknown_group(admin: Admin, name: str, more: str = "") -> None:
     """Raise ToolError for a group that nobody knows, with the nearest name that there is. more: behind the next step."""
-    _raise_near("group", [name], [known for known in admin.list_groups() if known != name], None, more)
+    _raise_near("group", [name], [known for known in _known_groups(admin, None) or [] if known != name], None, more)
 
 
 def _name_of(key: Any) -> str:
@@ -203,8 +224,10 @@ def _name_of(key: Any) -> str:
     return key if isinstance(key, str) else str(key[0] if isinstance(key[0], str) else key[1])
 
 
-def _raise_near(kind: str, missing: list[str], there: list[str], cause: Exception | None, more: str = "") -> None:
-    """Raises unless all that is missing is there after all: then it is something of it, such as a partition."""
+def _raise_near(kind: str, missing: list[str], there: list[str] | None, cause: Exception | None, more: str = "") -> None:
+    """Raises unless all that is missing is there after all: then it is something of it, such as a partition. there: None where that is not known."""
+    if there is None:
+        return
     unknown = [name for name in dict.fromkeys(missing) if name not in there]
     if not unknown:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gkafka.admin import AclOperation, TopicDescription
@@ -18,6 +18,7 @@ __all__ = ["clock", "coordinator", "topic"]
 
 VALUE = b"kafka-tools doctor"
 APPEND_TIME = 1
+SEE_LOG = "see the broker's log"
 
 
 # -- the clocks ------------------------------------------------------------------------------------------------------------
@@ -62,7 +63,9 @@ def coordinator(client: KafkaClient, group: str, limit: Limit) -> Iterator[Findi
         where = _where(client, group, limit)
     except KafkaException as exc:
         cause = _first(exc)
-        yield Finding("group", about, FAIL, str(cause), _advice(cause, "the brokers' log says why there is no coordinator"))
+        yield Finding(
+            "group", about, FAIL, str(cause), _advice(cause, "the brokers' log says why there is no coordinator", f"Describe on {about}")
+        )
         return
     yield Finding("group", about, OK, f"coordinated by {where}, which answers: offsets of {len(offsets)} partition(s)")
 
@@ -77,8 +80,8 @@ def _where(client: KafkaClient, group: str, limit: Limit) -> str:
 
 
 # -- the topic -------------------------------------------------------------------------------------------------------------
-def topic(client: KafkaClient, name: str, begin: Begin, far_ms: float, *, writes: bool) -> Iterator[Finding]:
-    """Is it there, has each partition a leader, may it be read and written?"""
+def topic(client: KafkaClient, name: str, begin: Begin, far_ms: float, *, writes: bool, say: Callable[[str], None]) -> Iterator[Finding]:
+    """Is it there, has each partition a leader, may it be read and written? say: tells the user, at once, what is about to be written."""
     about, limit = f"topic {name!r}", begin()
     try:
         found = client.admin().describe_topics([name], operations=True, timeout=limit.left())[name]
@@ -101,6 +104,10 @@ def topic(client: KafkaClient, name: str, begin: Begin, far_ms: float, *, writes
     led = [p for p in found.partitions if p not in without]
     if led:
         yield _may_consume(client, found, led[0], begin())
+        if writes:
+            say(
+                f"--write: a record of {len(VALUE)} bytes goes to topic {name!r}, partition {led[0]}, and stays there until retention removes it"
+            )
         yield from _wrote(client, found, led[0], begin, far_ms) if writes else [_may_produce(found)]
 
 
@@ -113,16 +120,18 @@ def _no_topic(about: str, exc: KafkaException) -> Finding:
             str(exc),
             "kafka-tools topics create makes it; one that this client may not see looks the same: check its ACLs",
         )
-    return Finding("topic", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
+    return Finding("topic", about, FAIL, str(exc), _advice(exc, SEE_LOG, f"Describe on {about}"))
 
 
 def _may_consume(client: KafkaClient, found: TopicDescription, partition: int, limit: Limit) -> Finding:
     about = f"topic {found.name!r}"
+    right = "Describe"
     try:
         earliest = client.list_offsets({(found.name, partition): -2}, timeout=limit.left())[found.name, partition]
+        right = "Read"
         client.fetch_raw(found.name, partition, earliest, 1, max_wait_ms=0, min_bytes=0, timeout=limit.left())
     except KafkaException as exc:
-        return Finding("consume", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
+        return Finding("consume", about, FAIL, str(exc), _advice(exc, SEE_LOG, f"{right} on {about}"))
     return Finding("consume", about, OK, f"partition {partition} was fetched from")
 
 
@@ -148,19 +157,19 @@ def _wrote(client: KafkaClient, found: TopicDescription, partition: int, begin: 
         offset = delivery.result(limit.left()).offset
         after = now()
     except KafkaException as exc:
-        yield Finding("produce", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
+        yield Finding("produce", about, FAIL, str(exc), _advice(exc, SEE_LOG, f"Write on {about}"))
         return
     finally:
         with contextlib.suppress(KafkaException):  # it was told
             producer.close(limit.left())
-    yield Finding("produce", about, OK, f"a record was written to partition {partition}, offset {offset}")
+    yield Finding("produce", about, OK, f"a record was written to partition {partition}, offset {offset}; it stays there")
     limit = begin()
     try:
         with client.get_consumer() as consumer:
             consumer.assign({(found.name, partition): offset}, timeout=limit.left())
             message = consumer.consume(limit.left() * 1000)
     except KafkaException as exc:
-        yield Finding("read back", about, FAIL, str(exc), _advice(exc, "see the broker's log"))
+        yield Finding("read back", about, FAIL, str(exc), _advice(exc, SEE_LOG, f"Read on {about}"))
         return
     if message is None or message.offset != offset or message.value != VALUE:
         yield Finding("read back", about, FAIL, f"offset {offset} did not come back in time", "see the log of the partition's leader")
@@ -175,7 +184,8 @@ def _first(exc: KafkaException) -> KafkaException:
     return next(iter(exc.errors.values()), exc) if isinstance(exc, AdminError) else exc
 
 
-def _advice(exc: KafkaException, otherwise: str) -> str:
+def _advice(exc: KafkaException, otherwise: str, right: str) -> str:
+    """right: what this client lacks, if it is refused."""
     if "Authorization" in type(exc).__name__:
-        return "this client needs an ACL: kafka-tools acls list shows which there are"
+        return f"this client needs an ACL that allows {right}: kafka-tools acls list shows which there are"
     return otherwise

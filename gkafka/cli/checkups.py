@@ -26,7 +26,7 @@ from gkafka.wire.metadata import MetadataRequest
 if TYPE_CHECKING:
     from gkafka.probing import Answer, Certificate
 
-__all__ = ["Finding", "Limit", "Told", "advertised", "connection", "metadata"]
+__all__ = ["Finding", "Limit", "Told", "advertised", "connection", "metadata", "web_server"]
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 SOON_DAYS = 14
@@ -252,6 +252,12 @@ def _no_versions(probe: Probe, error: KafkaException | None, others: Others | No
             "versions", probe.address, FAIL, text, "is this the port of a Kafka listener? The broker's log says why it closes connections"
         )
     return Finding("versions", probe.address, FAIL, text, "is this the port of a Kafka listener?")
+
+
+def web_server(probe: Probe, limit: Limit) -> str | None:
+    """The first line of a web server that answers there, without TLS or within it; None if there is none."""
+    line = probe.web_server(limit.left(0.5 if probe.uses_tls else 1.0))
+    return probe.web_server(limit.left(), tls=True) if line is None and probe.uses_tls else line
 
 
 def _silent() -> str:

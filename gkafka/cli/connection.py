@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gkafka.cli.failures import ToolError
 from gkafka.cli.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -136,8 +137,20 @@ def settings_of(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] =
     key = f"settings:{prefix}:{','.join(uses)}"
     if key not in kept:
         kept[key] = settle(given(ctx, prefix), prefix=prefix, uses=uses)
+        _tell(kept, kept[key].notes)
     found: Settings = kept[key]
     return found
+
+
+def _tell(kept: dict[str, Any], notes: tuple[str, ...]) -> None:
+    """Say each of these once in a command, however often it asks for its settings."""
+    from gkafka.cli.output import note
+
+    told = kept.setdefault("notes", set())
+    for text in notes:
+        if text not in told:
+            told.add(text)
+            note(text)
 
 
 @contextmanager
@@ -145,13 +158,39 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
     """A client of the cluster that the options name, closed at the end. options: of KafkaClient, in place of what is set otherwise."""
     from gkafka.cli.settings import open_client
 
-    client = open_client(settings_of(ctx, prefix, uses=uses), debug=bool(given(ctx).get("debug")), **options)
+    settings = settings_of(ctx, prefix, uses=uses)
+    client = open_client(settings, debug=bool(given(ctx).get("debug")), **options)
     try:
         yield client
-    except BaseException:  # what ended the command is told, and not what became of the rest
+    except BaseException as exc:  # what ended the command is told, and not what became of the rest
         from gkafka.exceptions import KafkaException
 
+        found = None
+        with suppress(KafkaException):
+            found = _web_server(client, settings, exc)
         with suppress(KafkaException):
             client.close(CLOSE_S)
+        if found is not None:
+            raise found from exc
         raise
     client.close(CLOSE_S)
+
+
+def _web_server(client: KafkaClient, settings: Settings, error: BaseException) -> ToolError | None:
+    """What to say instead of an error of a client that has reached nobody, if one of the hosts that were given is a web server."""
+    from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError, ProtocolError, SocketDisconnectedError, TlsError
+
+    reached_nobody = (KafkaTimeoutError, NoBrokersAvailableError, ProtocolError, SocketDisconnectedError, TlsError)
+    if not isinstance(error, reached_nobody) or client.cluster.metadata.version or settings.zookeeper is not None:
+        return None
+    from gkafka.cli.checkups import WEB_S, WEB_SERVER, Limit, web_server
+    from gkafka.hosts import parse_hosts
+    from gkafka.probing import Probe
+
+    limit = Limit(client.handler.monotonic, WEB_S)
+    for host, port in dict.fromkeys(parse_hosts(settings.hosts)):
+        probe = Probe(client.handler, client.cluster.config, host, port)
+        line = web_server(probe, limit)
+        if line is not None:
+            return ToolError(f"{probe.address}: a web server answers there: {line!r}", hint=WEB_SERVER)
+    return None

@@ -10,7 +10,7 @@ import click
 
 from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import POSITION, connect, connection_options, settings_of
-from gkafka.cli.output import clean, document, json_option, styled, wants_json, write
+from gkafka.cli.output import clean, document, json_option, note, styled, wants_json, write
 from gkafka.cli.wording import in_tools_words
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ OWN_GROUP = "kafka-tools-doctor"
 
 @click.command(name="doctor", short_help="Say at which step reaching the cluster fails, and what to try.")
 @click.option("--topic", metavar="NAME", type=TOPIC, help="Also: may this client produce to it, and consume it?")
-@click.option("--write", "writes", is_flag=True, help="Find that out by writing one record to --topic and reading it.")
+@click.option("--write", "writes", is_flag=True, help="Find that out by writing one record to --topic, where it stays, and reading it.")
 @click.option("--group", metavar="NAME", type=GROUP, help="The consumer group whose coordinator is looked for. [group.id of the file]")
 @json_option
 @connection_options
@@ -145,6 +145,6 @@ class Doctor:
             lambda: checkrights.coordinator(self._client, group, self._begin()),
         ]
         if topic is not None:
-            checks.append(lambda: checkrights.topic(self._client, topic, self._begin, FAR_MS, writes=writes))
+            checks.append(lambda: checkrights.topic(self._client, topic, self._begin, FAR_MS, writes=writes, say=note))
         for check in checks:
             yield from check()

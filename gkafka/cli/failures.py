@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from errno import EBADF
 from typing import Any
 
@@ -11,10 +11,11 @@ import click
 
 from gkafka.cli.output import note
 
-__all__ = ["FAILED", "INTERRUPTED", "NOT_UNDERSTOOD", "ToolError", "UnusableError", "code_of", "tell"]
+__all__ = ["FAILED", "INTERRUPTED", "NOT_UNDERSTOOD", "PARTIAL", "PartialError", "ToolError", "UnusableError", "code_of", "tell"]
 
 FAILED = 1
 NOT_UNDERSTOOD = 2
+PARTIAL = 3
 INTERRUPTED = 130
 MOST = 5
 """Errors of one call that are told one by one."""
@@ -30,6 +31,59 @@ class ToolError(click.ClickException):
 
 class UnusableError(ToolError):
     """What was given cannot be used, whatever the cluster says."""
+
+
+class PartialError(click.ClickException):
+    """A command has printed what it found out, and could not find out all that it was asked for. errors: (what it is of, why)."""
+
+    def __init__(self, errors: Iterable[tuple[Any, Any]]) -> None:
+        self.errors = list(errors)
+        super().__init__("; ".join(str(error) for _, error in self.errors))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartialError) and other.lines() == self.lines()
+
+    __hash__ = click.ClickException.__hash__
+
+    def lines(self) -> list[str]:
+        """One for each reason, the first MOST of them, and the next step of the first. What fails alike in other partitions is named in its line."""
+        from gkafka.cli.wording import in_tools_words
+
+        reasons: list[tuple[str, list[Any]]] = []
+        alike: dict[Any, list[Any]] = {}
+        for item, error in self.errors:
+            text = in_tools_words(" ".join(str(error).split()))
+            kind = (item[0], type(error)) if isinstance(item, tuple) else text
+            items = alike.get(text) or alike.get(kind)
+            if items is None:
+                reasons.append((_about(item, text), items := []))
+            items.append(item)
+            alike |= {text: items, kind: items}
+        more = [f"  ... and {len(reasons) - MOST} more"] if len(reasons) > MOST else []
+        told = [f"kafka-tools: {text}{_also(items)}" for text, items in reasons[:MOST]]
+        return [*told, *more, _next_step(self.errors[0][1], "kafka-tools")]
+
+
+def _shown(item: Any) -> str:
+    """A partition, group, topic, or a broker by its id, as a text names it."""
+    return "-".join(map(str, item)) if isinstance(item, tuple) else f"broker {item}" if isinstance(item, int) else str(item)
+
+
+def _about(item: Any, text: str) -> str:
+    """A reason that names what it is about."""
+    return text if isinstance(item, int) or _shown(item) in text else f"{_shown(item)}: {text}"
+
+
+def _also(items: Sequence[Any]) -> str:
+    """Of which other things a reason holds, as " (the same of t:1,2, u:0)"; "" of none."""
+    _, *others = dict.fromkeys(items)
+    numbers: dict[str, list[str]] = {}
+    for item in others:
+        if isinstance(item, tuple):
+            numbers.setdefault(str(item[0]), []).append(str(item[1]))
+    listed = [f"{topic}:{','.join(those)}" for topic, those in numbers.items()]
+    listed += [_shown(item) for item in others if not isinstance(item, tuple)]
+    return f" (the same of {', '.join(listed[:MOST])}{', ...' if len(listed) > MOST else ''})" if listed else ""
 
 
 NEXT = {
@@ -83,6 +137,8 @@ NO_FILE = "--config names a file; one option is --set NAME=VALUE, and a topic's 
 def code_of(error: BaseException) -> int:
     """The exit code that an error comes to: NOT_UNDERSTOOD for what was given, be it an option, a property or a file that it names, and cannot be used,
     FAILED for what the cluster answers."""
+    if isinstance(error, PartialError):
+        return PARTIAL
     if isinstance(error, (click.UsageError, UnusableError)) or (isinstance(error, OSError) and error.filename is not None):
         return NOT_UNDERSTOOD
     return NOT_UNDERSTOOD if _is_misconfigured(error) else FAILED
@@ -115,6 +171,8 @@ def _lines(error: Exception, command: str, words: Sequence[str] = ()) -> list[st
         text = error.format_message().replace("\n\t", " ")  # click lists the choices of what is missing on lines of their own
         text = text.replace("is not a valid integer range", "is no whole number")
         return [f"{place}: {text}", f"  next: {place} --help"]
+    if isinstance(error, PartialError):
+        return error.lines()
     if isinstance(error, click.ClickException):
         hint = error.hint if isinstance(error, ToolError) else f"{command} --help"
         return [f"kafka-tools: {error.format_message()}", f"  next: {hint}"]
@@ -131,10 +189,13 @@ def _of_kafka(error: Exception, command: str) -> list[str]:
     told = [f"kafka-tools: {in_tools_words(' '.join(str(part).split()))}" for part in parts[:MOST] or [error]]
     if len(parts) > MOST:
         told.append(f"  ... and {len(parts) - MOST} more")
-    first = parts[0] if parts else error
-    kinds = [kind.__name__ for kind in type(first).__mro__ if kind.__name__ in NEXT]
+    return [*told, _next_step(parts[0] if parts else error, command)]
+
+
+def _next_step(error: Any, command: str) -> str:
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in NEXT]
     hints = [NEXT[name] for name in sorted(kinds, key=GENERAL.__contains__)]
-    return [*told, "  next: " + _named(hints[0], first).replace("{command}", command)]
+    return "  next: " + _named(hints[0], error).replace("{command}", command)
 
 
 def _named(hint: str, error: Any) -> str:

@@ -10,6 +10,7 @@ from gkafka.cli.arguments import GROUP, near_groups, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.lag import LAG_COLUMNS, behind, beyond, total_of
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import Column, clean, document, json_option, styled, table, wants_json, write
 from gkafka.cli.recordtext import counted
 from gkafka.cli.topics import finish
@@ -57,18 +58,20 @@ def groups(ctx: click.Context) -> None:
 @click.pass_context
 def list_groups(ctx: click.Context, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> None:
     """All groups that you may describe."""
-    with connect(ctx) as client:
-        rows = [
-            {
-                "group": g.group,
-                "state": g.state or None,
-                "type": g.type or None,
-                "protocol": g.protocol_type or None,
-                "coordinator": g.broker,
-            }
-            for g in client.admin().list_groups(states=states, types=types).values()
-        ]
+    with looking(ctx) as look:
+        listed = look.groups(states=states, types=types)
+    rows = [
+        {
+            "group": g.group,
+            "state": g.state or None,
+            "type": g.type or None,
+            "protocol": g.protocol_type or None,
+            "coordinator": g.broker,
+        }
+        for g in listed.values()
+    ]
     document(rows) if wants_json(ctx) else table(rows, ["group", Column("state", colour=_colour), "type", "protocol", "coordinator"])
+    look.end()
 
 
 def _colour(state: Any) -> str | None:
@@ -82,14 +85,28 @@ def _colour(state: Any) -> str | None:
 @click.pass_context
 def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
     """State, coordinator, and each partition: what is committed, what the group is behind, who has it. Without names: all groups."""
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_groups(admin):
-            about = admin.describe_groups(names or admin.list_groups())
-        found = [{**_head(g), "partitions": behind(admin, g)} for g in about.values()]
+    with looking(ctx) as look:
+        about = described(look, names)
+        rows_of, unknown_of = behind(look, about.values())
+    found = [{**_head(g), "partitions": rows_of[g.group], "problem": why(unknown_of.get(g.group))} for g in about.values()]
     if wants_json(ctx):
         document(found)
-        return
+    else:
+        _show(found)
+    look.end()
+
+
+def described(look: Look, names: tuple[str, ...]) -> dict[str, GroupDescription]:
+    """The groups that are named, or all; without those that cannot be described, of which the look knows."""
+    from gkafka.exceptions import GroupIdNotFound
+
+    if names:
+        return look.named(near_groups, look.admin.describe_groups, names, HALF)[0]
+    listed = look.groups()
+    return look.more(listed, look.admin.describe_groups, listed, HALF, gone=GroupIdNotFound)[0]
+
+
+def _show(found: list[dict[str, Any]]) -> None:
     for position, told in enumerate(found):
         if position:
             write("")
@@ -126,16 +143,15 @@ def _show_head(told: dict[str, Any]) -> None:
 @click.pass_context
 def members(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Who is in a group, from where, and what each one has. Without names: of all groups."""
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_groups(admin):
-            about = admin.describe_groups(names or admin.list_groups())
+    with looking(ctx) as look:
+        about = described(look, names)
     rows = [row for g in about.values() for row in _members(g)]
     if wants_json(ctx):
         document(rows)
-        return
-    keys = [key for key in MEMBERS if key in ("member", "client", "host", "count") or any(row[key] for row in rows)]
-    table([{**row, "partitions": _short(row["partitions"]), "target": _short(row["target"])} for row in rows], ["group", *keys])
+    else:
+        keys = [key for key in MEMBERS if key in ("member", "client", "host", "count") or any(row[key] for row in rows)]
+        table([{**row, "partitions": _short(row["partitions"]), "target": _short(row["target"])} for row in rows], ["group", *keys])
+    look.end()
 
 
 def _members(about: GroupDescription) -> list[dict[str, Any]]:
@@ -182,13 +198,19 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
             about = admin.describe_groups(names)
         refuse_active(about)
         rows = [{"group": g.group, "state": g.state, "partitions": _committed(admin, g.group)} for g in about.values()]
-        if yes:
-            admin.delete_groups(names)
-    finish(ctx, rows, ["group", "state", "partitions"], done=yes, what="deleted")
+        failed = as_far_as_it_goes(lambda: admin.delete_groups(names))[1] if yes else {}
+    finish(ctx, [row for row in rows if row["group"] not in failed], ["group", "state", "partitions"], done=yes, what="deleted")
+    end_in_part(failed)
 
 
-def _committed(admin: Admin, name: str) -> int:
-    return len(admin.list_group_offsets(name))
+def _committed(admin: Admin, name: str) -> int | None:
+    """Of how many partitions; None where that is not told, which keeps nobody from deleting the group."""
+    from gkafka.exceptions import KafkaException
+
+    try:
+        return len(admin.list_group_offsets(name))
+    except KafkaException:
+        return None
 
 
 def refuse_active(about: dict[str, GroupDescription]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count as count_up
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,9 @@ import click
 
 from gkafka.cli.arguments import GROUP, TOPIC, as_time, near_groups, near_topics
 from gkafka.cli.commands import command
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import connect, connection_options, settings_of
+from gkafka.cli.failures import PARTIAL, PartialError
+from gkafka.cli.looking import HALF, Look, looking, patience, why
 from gkafka.cli.output import (
     Column,
     clean,
@@ -27,10 +29,12 @@ from gkafka.cli.output import (
 )
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.quantities import RECORDS, Quantity
+from gkafka.cli.recordtext import counted
 
 if TYPE_CHECKING:
-    from gkafka.admin import Admin, GroupDescription
+    from gkafka.admin import GroupDescription
     from gkafka.client import KafkaClient
+    from gkafka.exceptions import KafkaException
     from gkafka.skins import Handler
 
 __all__ = ["LAG_COLUMNS", "behind", "beyond", "lag", "total_of"]
@@ -53,22 +57,35 @@ LAG_COLUMNS: list[Column | str] = ["topic", "partition", "committed", "end", LAG
 
 
 # -- what groups are behind ------------------------------------------------------------------------------------------------------
-def behind(admin: Admin, about: GroupDescription, topics: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """A row for each partition that a group has committed or a member has. lag: None where nothing is committed, or the end is not known; negative
-    where what is committed lies beyond the end of the log.
+def behind(
+    look: Look, groups: Iterable[GroupDescription], topics: tuple[str, ...] = ()
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, KafkaException]]:
+    """(rows of each group, why it cannot be told what a group has committed). A row for each partition of the topics that the group has committed
+    anything of, or that a member has a part of.
 
-    topics: only these; their partitions that the group has nothing to do with are there, too.
+    committed: None where nothing is, end: None where that cannot be told, as of a partition without a leader; lag: None for either; negative where
+    what is committed lies beyond the end of the log. problem: why something cannot be told. topics: only these.
     """
-    committed = admin.list_group_offsets(about.group)  # before the ends: a group that is reading is never beyond them
-    owners = {tp: member for member in about.members for tp in member.partitions or ()}
-    wanted = sorted({*(tp for tp, at in committed.items() if at.offset >= 0), *owners})
-    if topics:
-        wanted = [tp for tp in wanted if tp[0] in topics]
-    ends = _ends(admin, wanted)
-    return [_row(tp, committed[tp].offset if tp in committed else -1, ends.get(tp), owners.get(tp)) for tp in wanted]
+    about = {g.group: g for g in groups}
+    committed, failed, unknown_of = _committed(look, list(about))  # before the ends: a group that is reading is never beyond them
+    rows_of: dict[str, list[Any]] = {}
+    for name, group in about.items():
+        of_members = (tp for member in group.members for tp in member.partitions or ())
+        rows_of[name] = [tp for tp in {*committed[name], *failed[name], *of_members} if not topics or tp[0] in topics]
+    wanted = {tp for known in rows_of.values() for tp in known}
+    # All partitions of these topics: of which of them a group has committed something depends on how it has read, and on when it ended.
+    of_topic = _partitions(look, sorted({tp[0] for tp in wanted}))
+    ends, unknown = _ends(look, sorted(wanted | {tp for those in of_topic.values() for tp in those}))
+    found = {}
+    for name, known in rows_of.items():
+        owners = {tp: member for member in about[name].members for tp in member.partitions or ()}
+        all_of = sorted({*known, *(tp for topic in {tp[0] for tp in known} for tp in of_topic.get(topic, ()))})
+        why_not = dict.fromkeys(all_of, unknown_of[name]) if name in unknown_of else {**unknown, **failed[name]}
+        found[name] = [_row(tp, committed[name].get(tp, -1), ends.get(tp), owners.get(tp), why_not.get(tp)) for tp in all_of]
+    return found, unknown_of
 
 
-def _row(tp: Any, committed: int, end: int | None, owner: Any) -> dict[str, Any]:
+def _row(tp: Any, committed: int, end: int | None, owner: Any, problem: KafkaException | None) -> dict[str, Any]:
     return {
         "topic": tp[0],
         "partition": tp[1],
@@ -78,17 +95,41 @@ def _row(tp: Any, committed: int, end: int | None, owner: Any) -> dict[str, Any]
         "client": owner.client_id if owner is not None else None,
         "host": owner.host if owner is not None else None,
         "member": owner.member_id if owner is not None else None,
+        "problem": why(problem),
     }
 
 
-def _ends(admin: Admin, wanted: list[Any]) -> dict[Any, int]:
-    """The next offset of partitions; those of which nobody tells (no leader, deleted) are left out."""
+def _committed(
+    look: Look, names: list[str]
+) -> tuple[dict[str, dict[Any, int]], dict[str, dict[Any, KafkaException]], dict[str, KafkaException]]:
+    """(what each group has committed, why that cannot be told of a partition, and why not of a group at all)."""
     from gkafka.exceptions import AdminError
 
+    found, failed = look.more(names, look.admin.list_offsets_of_groups, names, HALF)
+    parts = {name: error for name, error in failed.items() if isinstance(error, AdminError)}
+    told = {**found, **{name: error.results for name, error in parts.items()}}
+    offsets = {name: {tp: at.offset for tp, at in told.get(name, {}).items() if at.offset >= 0} for name in names}
+    errors = {name: parts[name].errors if name in parts else {} for name in names}
+    return offsets, errors, {name: error for name, error in failed.items() if name not in parts}
+
+
+def _partitions(look: Look, topics: list[str]) -> dict[str, list[Any]]:
+    """All of each topic; of those alone that brokers tell of: that of the others is told by who looks for their ends."""
+    from gkafka.common import TopicPartition
+    from gkafka.exceptions import AdminError, KafkaException
+
     try:
-        return dict(admin.list_offsets(dict.fromkeys(wanted, -1))) if wanted else {}
+        about = look.admin.describe_topics(topics, timeout=look.left(HALF)) if topics else {}
     except AdminError as exc:
-        return dict(exc.results)
+        about = exc.results
+    except KafkaException:
+        return {}
+    return {name: [TopicPartition(name, number) for number in topic.partitions] for name, topic in about.items()}
+
+
+def _ends(look: Look, wanted: list[Any]) -> tuple[dict[Any, int], dict[Any, KafkaException]]:
+    """(the next offset of partitions, why that is not told of the others: no leader, deleted, denied)."""
+    return look.more(wanted, look.admin.list_offsets, dict.fromkeys(wanted, -1))
 
 
 def total_of(rows: list[dict[str, Any]]) -> int | None:
@@ -141,42 +182,52 @@ def lag(
     if interval is not None and not watch:
         raise click.UsageError("--interval is for --watch: give that, too", ctx)
 
-    def show(client: KafkaClient) -> None:
-        _show(_look(client, names, topics), wants_json(ctx), bool(names))
-
-    def show_again(client: KafkaClient, since: str) -> None:
-        with _telling_of_silence(client.handler, since):
-            found = _look(client, names, topics)
-        _show_again(found, wants_json(ctx), bool(names))
-
     if not watch:
-        with connect(ctx) as client:
-            show(client)
+        with looking(ctx) as look:
+            found = _look(look, names, topics)
+        _show(found, wants_json(ctx), bool(names))
+        look.end()
         return
+    seconds = settings_of(ctx).timeout_s
+
+    def show_again(client: KafkaClient, since: str) -> PartialError | None:
+        look = Look(client, seconds)
+        with _telling_of_silence(client.handler, since):
+            found = _look(look.reach(), names, topics)
+        _show_again(found, wants_json(ctx), bool(names))
+        return look.partial()
+
     try:
-        with stoppable(), connect(ctx) as client:
+        with stoppable(), connect(ctx, **patience(ctx)) as client:
             _watch(client, show_again, INTERVAL_S if interval is None else interval, count)
     except KeyboardInterrupt:
         if count is not None:  # else that is how it ends
             raise
 
 
-def _watch(client: KafkaClient, show_again: Callable[[KafkaClient, str], None], interval: float, count: int | None) -> None:
+def _watch(client: KafkaClient, show_again: Callable[[KafkaClient, str], PartialError | None], interval: float, count: int | None) -> None:
     from gkafka.cli.wording import in_tools_words
     from gkafka.exceptions import KafkaException
 
-    since = None
+    since, told = None, None
     for number in count_up() if count is None else range(count):
         if number:
             client.handler.sleep(interval)
         since = since or _now()
         try:
-            show_again(client, since)
+            missing = show_again(client, since)
             since = None
         except KafkaException as exc:
             if not number:
                 raise
             note(f"kafka-tools: {in_tools_words(str(exc))}")  # brokers may come back, and whoever watches waits for that
+            continue
+        if missing is not None and (missing != told or on_terminal()):  # a terminal was drawn anew
+            for line in missing.lines():
+                note(line)
+        told = missing
+    if told is not None:
+        raise click.exceptions.Exit(PARTIAL)
 
 
 @contextmanager
@@ -196,20 +247,37 @@ def _telling_of_silence(handler: Handler, since: str) -> Iterator[None]:
         teller.join()
 
 
-def _look(client: KafkaClient, names: tuple[str, ...], topics: tuple[str, ...]) -> list[dict[str, Any]]:
-    admin = client.admin()
-    with near_groups(admin):
-        about = admin.describe_groups(names or [g.group for g in admin.list_groups().values() if g.protocol_type in ("consumer", "")])
+def _look(look: Look, names: tuple[str, ...], topics: tuple[str, ...]) -> list[dict[str, Any]]:
+    from gkafka.exceptions import GroupIdNotFound
+
+    admin = look.admin
+    if names:
+        about, failed = look.named(near_groups, admin.describe_groups, names, HALF)
+    else:
+        listed = [g.group for g in look.groups().values() if g.protocol_type in ("consumer", "")]
+        about, failed = look.more(listed, admin.describe_groups, listed, HALF, gone=GroupIdNotFound)
+    rows_of, unknown_of = behind(look, about.values(), topics)
     found = [
-        {"group": g.group, "state": g.state, "members": len(g.members), "lag": total_of(rows), "partitions": rows}
+        {
+            "group": g.group,
+            "state": g.state,
+            "members": len(g.members),
+            "lag": total_of(rows),
+            "unknown": sum(1 for row in rows if row["problem"] is not None) if g.group not in unknown_of else None,
+            "partitions": rows,
+            "problem": why(unknown_of.get(g.group)),
+        }
         for g in about.values()
-        for rows in [behind(admin, g, topics)]
-        if rows or names or not topics
+        for rows in [rows_of[g.group]]
+        if rows or names or not topics or g.group in unknown_of
+    ]
+    found += [
+        {"group": name, "state": None, "members": None, "lag": None, "partitions": [], "problem": why(error)}
+        for name, error in failed.items()
     ]
     if topics and not any(one["partitions"] for one in found):
-        with near_topics(admin):
-            admin.describe_topics(topics)  # raises for a name that is misspelt
-    return found
+        look.named(near_topics, admin.describe_topics, topics)  # raises for a name that is misspelt
+    return sorted(found, key=lambda one: str(one["group"])) if not names else found
 
 
 def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
@@ -223,14 +291,23 @@ def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
 def _lines(found: list[dict[str, Any]], each: bool) -> list[str]:
     more = [line for one in found for line in beyond(one["group"], one["partitions"])]
     if not each:
-        return [*lines_of(found, ["group", "state", "members", LAG]), *more]
+        unknown = ["unknown"] if any(one["unknown"] != 0 for one in found) else []
+        return [*lines_of(found, ["group", "state", "members", LAG, *unknown]), *more]
     rows = [{"group": one["group"], **row} for one in found for row in one["partitions"]]
     lines = lines_of(rows, ["group", *LAG_COLUMNS])
-    return [
-        *lines,
-        *(f"{quoted(one['group'])}: " + ("nothing committed" if one["lag"] is None else f"lag {one['lag']}") for one in found),
-        *more,
-    ]
+    return [*lines, *(f"{quoted(one['group'])}: {_summed_up(one)}" for one in found), *more]
+
+
+def _summed_up(one: dict[str, Any]) -> str:
+    if one["problem"] is not None:
+        return "cannot be looked at" if one["state"] is None else "what it has committed cannot be told"
+    rows = one["partitions"]
+    without = sum(1 for row in rows if row["committed"] is None and row["problem"] is None)
+    if without == len(rows):
+        return "nothing committed"
+    parts = [f"lag {one['lag']}"] if one["lag"] is not None else []
+    parts += [f"not known of {counted(one['unknown'], 'partition')}"] if one["unknown"] else []
+    return "; ".join([*parts, *([f"nothing committed of {counted(without, 'partition')}"] if without else [])])
 
 
 def _now() -> str:

@@ -12,6 +12,7 @@ from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.quantities import MAX_INT64, is_number
 from gkafka.cli.recordtext import counted
@@ -20,6 +21,7 @@ from gkafka.cli.topics import finish
 if TYPE_CHECKING:
     from gkafka.admin import Admin, OffsetReset
     from gkafka.common import TopicPartition
+    from gkafka.exceptions import KafkaException
 
 __all__ = ["offsets", "plan_rows"]
 
@@ -47,42 +49,72 @@ def list_offsets(ctx: click.Context, names: tuple[str, ...], group_name: str | N
     if not names and group_name is None:
         raise click.UsageError("give topics, or --group", ctx)
     whole, single = partitions("TOPIC", names)
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin), near_groups(admin):
-            wanted = sorted({*single, *_partitions_of(admin, whole)}) if names else None
-            committed: Mapping[Any, Any] = admin.list_group_offsets(group_name, wanted) if group_name is not None else {}
-            if group_name is not None and all(one.offset < 0 for one in committed.values()):
-                admin.describe_groups([group_name])  # raises where there is no such group
-            asked = sorted(committed) if wanted is None else wanted
-            columns = {
-                name: _at(admin, asked, time) for name, time in (("earliest", -2), ("latest", -1), ("at_time", time_ms)) if time is not None
-            }
+    with looking(ctx) as look:
+        wanted = sorted({*single, *_partitions_of(look, whole)}) if names else None
+        committed, failed = _committed(look, group_name, wanted) if group_name is not None else ({}, {})
+        asked = sorted({*committed, *failed}) if wanted is None else wanted
+        columns, problems = _columns(look, asked, time_ms, knows_more=group_name is not None)
+        problems |= failed
     rows = [
         {
             "topic": tp[0],
             "partition": tp[1],
-            **({"committed": _or_none(committed[tp].offset), "metadata": committed[tp].metadata or None} if group_name is not None else {}),
-            **{name: _or_none(found[tp]) for name, found in columns.items()},
+            **(_told(committed.get(tp)) if group_name is not None else {}),
+            **{name: _or_none(found.get(tp, -1)) for name, found in columns.items()},
+            "problem": why(problems.get(tp)),
         }
         for tp in asked
     ]
     if wants_json(ctx):
         document(rows)
-        return
-    keys = ["topic", "partition", *(["committed"] if group_name is not None else []), *columns]
-    table(rows, [*keys, *(["metadata"] if any(row.get("metadata") for row in rows) else [])])
-    if time_ms is not None:
-        note(f"at_time: the first offset at or after {as_time(time_ms)}; - where no record is that new")
+    else:
+        keys = ["topic", "partition", *(["committed"] if group_name is not None else []), *columns]
+        table(rows, [*keys, *(["metadata"] if any(row.get("metadata") for row in rows) else [])])
+        if time_ms is not None:
+            note(f"at_time: the first offset at or after {as_time(time_ms)}; - where no record is that new")
+    look.end()
 
 
-def _partitions_of(admin: Admin, names: list[str]) -> list[tuple[str, int]]:
-    about = admin.describe_topics(names) if names else {}
+def _partitions_of(look: Look, names: list[str]) -> list[tuple[str, int]]:
+    about, _ = look.named(near_topics, look.admin.describe_topics, names, HALF) if names else ({}, {})
     return [(name, number) for name, topic in about.items() for number in topic.partitions]
 
 
-def _at(admin: Admin, asked: list[Any], time: int) -> dict[Any, int]:
-    return dict(admin.list_offsets(dict.fromkeys(asked, time))) if asked else {}
+def _committed(look: Look, group_name: str, wanted: list[Any] | None) -> tuple[dict[Any, Any], dict[Any, KafkaException]]:
+    """(what a group has committed, of which partitions that is not told, and why). Raises where there is no such group."""
+    from functools import partial
+
+    ask = partial(look.admin.list_group_offsets, group_name)
+    found, failed = look.named(near_groups, ask, None, HALF) if wanted is None else look.more(wanted, ask, wanted, HALF)
+    if not failed and all(one.offset < 0 for one in found.values()):
+        look.named(near_groups, look.admin.describe_groups, [group_name], HALF)
+    return found, failed
+
+
+def _columns(
+    look: Look, asked: list[Any], time_ms: int | None, *, knows_more: bool
+) -> tuple[dict[str, dict[Any, int]], dict[Any, KafkaException]]:
+    """(the offsets of each column by partition, why some cannot be told)."""
+    times = {name: time for name, time in (("earliest", -2), ("latest", -1), ("at_time", time_ms)) if time is not None}
+    problems: dict[Any, KafkaException] = {}
+    columns: dict[str, dict[Any, int]] = {}
+    for name, time in times.items():
+        left = [tp for tp in asked if tp not in problems]
+        ask = dict.fromkeys(left, time)
+        if left and not (columns or knows_more):  # nothing is known of them yet, so it is an error if nothing is found out
+            columns[name], failed = look.named(near_topics, look.admin.list_offsets, ask, HALF)
+        else:
+            columns[name], failed = look.more(left, look.admin.list_offsets, ask, HALF)
+        problems |= failed
+    return columns, problems
+
+
+def _told(committed: Any) -> dict[str, Any]:
+    return (
+        {"committed": None, "metadata": None}
+        if committed is None
+        else {"committed": _or_none(committed.offset), "metadata": committed.metadata or None}
+    )
 
 
 def _or_none(offset: int) -> int | None:
@@ -117,7 +149,7 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], creat
     with connect(ctx) as client:
         admin = client.admin()
         with near_topics(admin), near_groups(admin):
-            plan = _plan(admin, group_name, topics, chosen)
+            plan, failed = as_far_as_it_goes(lambda: _plan(admin, group_name, topics, chosen))
             rows = plan_rows(plan)
             active = _members(admin, group_name)
             new = active is None and all(row["before"] is None for row in rows)
@@ -126,15 +158,19 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], creat
             if not wants_json(ctx):
                 table(rows, PLAN)
             if yes:
-                admin.alter_group_offsets(group_name, {tp: one.after for tp, one in plan.items()})
+                _, refused = as_far_as_it_goes(lambda: admin.alter_group_offsets(group_name, {tp: one.after for tp, one in plan.items()}))
+                failed |= refused
+                rows = plan_rows({tp: one for tp, one in plan.items() if tp not in refused})
     if wants_json(ctx):
         document({"done": yes, "what": "reset", "group": group_name, "new": new, "items": rows})
+        end_in_part(failed)
         return
     note(("reset" if yes else "nothing is reset yet: the same with --yes does it") + (f"; {group_name!r} is a new group" if new else ""))
     if active and not yes:
         note(
             f"the group has {counted(active, 'member')}: stop them first, or it will be refused; kafka-tools groups members {group_name} lists them"
         )
+    end_in_part(failed)
 
 
 def _plan(admin: Admin, group_name: str, topics: tuple[str, ...], chosen: dict[str, Any]) -> dict[TopicPartition, OffsetReset]:
@@ -156,13 +192,22 @@ def _plan(admin: Admin, group_name: str, topics: tuple[str, ...], chosen: dict[s
 
 def _plan_of_file(admin: Admin, group_name: str, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetReset]:
     from gkafka.admin import OffsetReset
+    from gkafka.admin.requests import Requests, parts_of
 
-    before = admin.list_group_offsets(group_name, wanted)
-    earliest, latest = (admin.list_offsets(dict.fromkeys(wanted, end)) for end in (-2, -1))
-    return {
+    before, errors = parts_of(lambda: admin.list_group_offsets(group_name, wanted))
+
+    def offsets_at(end: int) -> dict[TopicPartition, int]:
+        found, failed = parts_of(lambda: admin.list_offsets(dict.fromkeys((tp for tp in wanted if tp not in errors), end)))
+        errors.update(failed)
+        return found
+
+    earliest, latest = offsets_at(-2), offsets_at(-1)
+    plan = {
         tp: OffsetReset(before[tp].offset, min(max(offset, earliest[tp]), latest[tp]), earliest[tp], latest[tp])
         for tp, offset in wanted.items()
+        if tp not in errors
     }
+    return Requests.all_or_error("planning a reset", errors, plan)
 
 
 def _members(admin: Admin, group_name: str) -> int | None:
@@ -253,14 +298,16 @@ def delete(ctx: click.Context, group_name: str, topics: tuple[str, ...], yes: bo
         admin = client.admin()
         with near_groups(admin):
             about = admin.describe_groups([group_name])
-            committed = admin.list_group_offsets(group_name)
+            committed, failed = as_far_as_it_goes(lambda: admin.list_group_offsets(group_name))
             wanted = [tp for tp in committed if tp.topic in whole or tuple(tp) in single]
             if not wanted:
                 raise ToolError(
                     f"group {group_name!r} has committed nothing of that", hint=f"kafka-tools offsets list --group {group_name}"
                 )
+            failed = {tp: error for tp, error in failed.items() if tp.topic in whole or tuple(tp) in single}
             if yes:
                 refuse_active(about)
-                admin.delete_group_offsets(group_name, wanted)
-    rows = [{"topic": tp.topic, "partition": tp.partition, "committed": committed[tp].offset} for tp in wanted]
+                failed |= as_far_as_it_goes(lambda: admin.delete_group_offsets(group_name, wanted))[1]
+    rows = [{"topic": tp.topic, "partition": tp.partition, "committed": committed[tp].offset} for tp in wanted if tp not in failed]
     finish(ctx, rows, ["topic", "partition", "committed"], done=yes, what="forgotten")
+    end_in_part(failed)

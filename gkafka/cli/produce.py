@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections import deque
@@ -19,7 +20,7 @@ from gkafka.cli.lines import blocks_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.quantities import PARTITION, Quantity
-from gkafka.cli.recordtext import FORMATS, BadLine, BytesType, Draft, counted, is_value, reader
+from gkafka.cli.recordtext import JSON_FORMATS, READ_FORMATS, BadLine, BytesType, Draft, counted, is_value, reader
 from gkafka.cli.starts import all_partitions
 from gkafka.cli.wording import in_tools_words
 
@@ -99,7 +100,7 @@ class Source(click.File):
 @click.command(name="produce", short_help="Write records from standard input or a file.")
 @click.argument("topic", type=TOPIC)
 @click.argument("source", type=Source("rb"), default="-", metavar="[FILE]")
-@click.option("-f", "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What a line is.")
+@click.option("-f", "--format", "form", type=click.Choice(READ_FORMATS), default="text", show_default=True, help="What a line is.")
 @click.option("--key", type=BytesType(), help="The key of all records.")
 @click.option("--key-separator", type=BytesType(), metavar="TEXT", help="text, hex: a line is KEY, this, VALUE.")
 @click.option("--key-field", metavar="NAME", help="text: the line is a JSON object that has the key in this field.")
@@ -107,7 +108,7 @@ class Source(click.File):
 @click.option("--delimiter", type=BytesType(), default="\\n", show_default=True, help="text, hex: what ends a line.")
 @click.option("-H", "--header", "headers", type=HeaderType(), multiple=True, help="A header of all records; may be given again.")
 @click.option("-p", "--partition", type=PARTITION, help="The partition of all records; else the line's, or by the key.")
-@click.option("--repartition", is_flag=True, help="json: by the key, whatever partition the lines name.")
+@click.option("--repartition", is_flag=True, help="json, kcat: by the key, whatever partition the lines name.")
 @click.option("--timestamp", type=TIME, help="Of all records: 2026-01-31T08:00:00Z, 15m ago, now, milliseconds; else the line's, or now.")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Of the batches. [none]")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Which replicas must have a record. [all]")
@@ -141,7 +142,8 @@ def produce(
     """Write a record for each line of FILE, or of standard input.
 
     A line that is no record is named with its number, and the others are written; so is a record that was not delivered. Either makes the
-    exit code 1. What `consume --format json` printed is written as it was: keys, headers, timestamps and partitions, too.
+    exit code 1. What `consume --format json` printed is written as it was: keys, headers, timestamps and partitions, too; so is what `kcat -J`
+    printed, with --format kcat.
 
     \b
     echo 'hello' | kafka-tools produce greetings
@@ -155,6 +157,8 @@ def produce(
     blocks = blocks_of(source, delimiter)
     if wants_json(ctx) and ctx.get_parameter_source("form") is not ParameterSource.COMMANDLINE:
         blocks = _no_records(blocks)
+    if form not in JSON_FORMATS and ctx.get_parameter_source("delimiter") is not ParameterSource.COMMANDLINE:
+        blocks = _telling_of_windows(blocks)
     rows = _values(blocks, topic, every) if is_value(form, **line) else _drafts(blocks, reader(form, **line), every, report)
     said = {
         "acks": acks,
@@ -194,22 +198,22 @@ def _check_combination(
     keys = [name for name, given in (("--key", key), ("--key-separator", key_separator), ("--key-field", key_field)) if given is not None]
     if len(keys) > 1:
         raise click.UsageError(f"{' and '.join(keys)} both say what the key is: give one of them")
-    if form == "json":
+    if form in JSON_FORMATS:
         for name, is_given in (("--key-separator", key_separator), ("--key-field", key_field), ("--null", null)):
             if is_given is not None:
                 raise click.UsageError(
-                    f"{name} is not for --format json, whose lines have fields: for lines that are the values, --format text"
+                    f"{name} is not for --format {form}, whose lines have fields: for lines that are the values, --format text"
                 )
         if delimiter != b"\n":
-            raise click.UsageError("--delimiter is not for --format json: its records stand on a line each")
+            raise click.UsageError(f"--delimiter is not for --format {form}: its records stand on a line each")
     if form == "hex" and key_field is not None:
         raise click.UsageError("--key-field is for --format text, with lines that are JSON objects")
     if key_field is not None and null is not None:
         raise click.UsageError("--null is not for --key-field: the field's null is null")
     if key_separator == b"" or delimiter == b"":
         raise click.UsageError("--key-separator and --delimiter cannot be empty")
-    if repartition and (partition is not None or form != "json"):
-        raise click.UsageError("--repartition is for --format json, whose lines name partitions, without --partition")
+    if repartition and (partition is not None or form not in JSON_FORMATS):
+        raise click.UsageError("--repartition is for --format json and kcat, whose lines name partitions, without --partition")
 
 
 def _options(settings: Settings, said: dict[str, Any]) -> dict[str, Any]:
@@ -232,6 +236,19 @@ def _no_records(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
         if is_record:
             text = "--json is how produce reports, and the first line looks like a record of consume --json: give --format json to write those records"
             raise click.UsageError(f"{text}, or --format text to write the lines as they are")
+        yield block
+        yield from blocks
+
+
+def _telling_of_windows(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    """Lines are records as they are. What a file of Windows has beside them is said once, by the first line."""
+    for block in blocks:
+        if block[0].startswith(codecs.BOM_UTF8):
+            note(
+                "the first line begins with a byte order mark (EF BB BF), which is part of its record: take it off the file if it is not meant"
+            )
+        if block[0].endswith(b"\r"):
+            note("the lines end in \\r\\n, and each \\r is part of its record: --delimiter '\\r\\n' takes both off")
         yield block
         yield from blocks
 

@@ -14,12 +14,15 @@ import click
 from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_time
 from gkafka.cli.commands import command
 from gkafka.cli.connection import CONSUMER, connect, connection_options, connection_options_of, settings_of
+from gkafka.cli.looking import HALF, Look, looking, why
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
 from gkafka.cli.pipes import FullWriter
 from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
+    from gkafka.common import TopicPartition
+    from gkafka.exceptions import KafkaException
 
 __all__ = [
     "consume_topic",
@@ -65,15 +68,18 @@ def _partitions(admin: Admin, topic: str) -> list[tuple[str, int]]:
 @click.pass_context
 def print_topics(ctx: click.Context) -> None:
     """Information about all topics in the cluster. Newer: topics list --long."""
-    with connect(ctx) as client:
-        admin = client.admin()
-        names = list(admin.list_topics())
-        about = admin.describe_topics(names) if names else {}
+    from gkafka.exceptions import UnknownTopicOrPartition
+
+    with looking(ctx) as look:
+        names = look.all_of(look.admin.list_topics, share=HALF)
+        about, failed = look.more(names, look.admin.describe_topics, names, gone=UnknownTopicOrPartition)
     rows = [
         {"topic": name, "partitions": len(t.partitions), "replication": max((len(p.replicas) for p in t.partitions.values()), default=0)}
         for name, t in about.items()
     ]
+    rows += [{"topic": name, "partitions": names[name].partitions, "replication": None} for name in failed]
     document(rows) if wants_json(ctx) else table(rows, ["topic", "partitions", "replication"])
+    look.end()
 
 
 @command("desc_topic")
@@ -85,17 +91,16 @@ def desc_topic(ctx: click.Context, topic: str) -> None:
     """Detailed information about a topic. Newer: topics describe."""
     from gkafka.cli.topics import described
 
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin):
-            (found,) = described(admin, [topic], configs=False)
+    with looking(ctx) as look:
+        (found,) = described(look, (topic,), configs=False)
     if wants_json(ctx):
         document(found)
-        return
-    write(f"Topic: {clean(topic)}")
-    write(f"Partitions: {len(found['partitions'])}")
-    write(f"Replicas: {found['replicas']}")
-    table(found["partitions"], ["partition", "leader", "replicas", "isr"])
+    else:
+        write(f"Topic: {clean(topic)}")
+        write(f"Partitions: {len(found['partitions'])}")
+        write(f"Replicas: {found['replicas']}")
+        table(found["partitions"], ["partition", "leader", "replicas", "isr"])
+    look.end()
 
 
 @command("print_offsets")
@@ -106,12 +111,24 @@ def desc_topic(ctx: click.Context, topic: str) -> None:
 @click.pass_context
 def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
     """Offsets of a topic. OFFSET: EARLIEST, LATEST, or a time (UTC): the first record at or after it. Newer: offsets list."""
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin):
-            found = admin.list_offsets(dict.fromkeys(_partitions(admin, topic), offset))
-    rows = [{"partition": tp[1], "offset": at if at >= 0 else None} for tp, at in sorted(found.items())]
+    with looking(ctx) as look:
+        wanted = _partitions_of(look, topic)
+        found, failed = look.named(near_topics, look.admin.list_offsets, dict.fromkeys(wanted, offset))
+    rows = [{"partition": tp[1], "offset": found[tp] if found.get(tp, -1) >= 0 else None, **_problem(failed.get(tp))} for tp in wanted]
     document(rows) if wants_json(ctx) else table(rows, ["partition", "offset"])
+    look.end()
+
+
+def _partitions_of(look: Look, topic: str) -> list[TopicPartition]:
+    from gkafka.common import TopicPartition
+
+    about, _ = look.named(near_topics, look.admin.describe_topics, [topic], HALF)
+    return [TopicPartition(topic, number) for number in about[topic].partitions]
+
+
+def _problem(error: KafkaException | None) -> dict[str, str | None]:
+    """Of the rows alone that have one: the others are as pykafka's users know them."""
+    return {} if error is None else {"problem": why(error)}
 
 
 @command("print_consumer_lag")
@@ -122,36 +139,38 @@ def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
 @click.pass_context
 def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> None:
     """What a group is behind on a topic. Newer: lag GROUP --topic TOPIC."""
+    from functools import partial
+
     from gkafka.cli.lag import beyond, total_of
 
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin):
-            wanted = _partitions(admin, topic)
-        committed = admin.list_group_offsets(consumer_group, wanted)  # before the ends: a group that is reading is never beyond them
-        with near_topics(admin):
-            latest = admin.list_offsets(dict.fromkeys(wanted, -1))
-        if all(at.offset < 0 for at in committed.values()):
-            with near_groups(admin):
-                admin.describe_groups([consumer_group])  # raises where there is no such group
+    with looking(ctx) as look:
+        wanted = _partitions_of(look, topic)
+        ask = partial(look.admin.list_group_offsets, consumer_group)
+        committed, failed = look.more(wanted, ask, wanted, HALF)  # before the ends: a group that is reading is never beyond them
+        if not failed and all(at.offset < 0 for at in committed.values()):
+            look.named(near_groups, look.admin.describe_groups, [consumer_group], HALF)  # raises where there is no such group
+        latest, unknown = look.more(wanted, look.admin.list_offsets, dict.fromkeys(wanted, -1))
+    offsets = {tp: at.offset for tp, at in committed.items() if at.offset >= 0}
     rows = [
         {
             "partition": tp.partition,
-            "lag": latest[tp] - at.offset if at.offset >= 0 else None,
-            "latest_offset": latest[tp],
-            "current_offset": at.offset if at.offset >= 0 else None,
+            "lag": latest[tp] - offsets[tp] if tp in latest and tp in offsets else None,
+            "latest_offset": latest.get(tp),
+            "current_offset": offsets.get(tp),
+            **_problem(failed.get(tp) or unknown.get(tp)),
         }
-        for tp, at in sorted(committed.items())
+        for tp in wanted
     ]
     total = total_of(rows) or 0
     if wants_json(ctx):
         document({"topic": topic, "group": consumer_group, "lag": total, "partitions": rows})
-        return
-    table(rows, ["partition", "lag", "latest_offset", "current_offset"])
-    write(f"\n Total lag: {total:,} messages.")
-    told = [{"topic": topic, "committed": row["current_offset"], "end": row["latest_offset"], **row} for row in rows]
-    for line in beyond(consumer_group, told):
-        note(line)
+    else:
+        table(rows, ["partition", "lag", "latest_offset", "current_offset"])
+        write(f"\n Total lag: {total:,} messages.")
+        told = [{"topic": topic, "committed": row["current_offset"], "end": row["latest_offset"], **row} for row in rows]
+        for line in beyond(consumer_group, told):
+            note(line)
+    look.end()
 
 
 @command("print_managed_consumer_groups")
@@ -161,12 +180,11 @@ def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> N
 @click.pass_context
 def print_managed_consumer_groups(ctx: click.Context, topic: str) -> None:
     """Groups whose members consume a topic. Newer: groups describe."""
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin):
-            admin.describe_topics([topic])
-        listed = admin.list_groups()
-        about = admin.describe_groups(listed) if listed else {}
+    from gkafka.cli.groups import described
+
+    with looking(ctx) as look:
+        look.named(near_topics, look.admin.describe_topics, [topic], HALF)
+        about = described(look, ())
     rows = [
         {"group": g.group, "state": g.state, "protocol": g.assignor or None, "protocol_type": g.protocol_type}
         for g in about.values()
@@ -174,9 +192,10 @@ def print_managed_consumer_groups(ctx: click.Context, topic: str) -> None:
     ]
     if wants_json(ctx):
         document(rows)
-        return
-    write(f"Topic: {clean(topic)}")
-    table(rows, ["group", "state", "protocol", "protocol_type"])
+    else:
+        write(f"Topic: {clean(topic)}")
+        table(rows, ["group", "state", "protocol", "protocol_type"])
+    look.end()
 
 
 @command("consume_topic")

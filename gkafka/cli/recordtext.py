@@ -1,7 +1,7 @@
 """Records as lines, and lines as records: text, JSON, hex.
 
 A line of JSON has all of a record, so that what `consume` printed `produce` writes again, byte for byte: what is not UTF-8 stands in base64 under
-the same name with `_base64` behind it. Text and hex have the value, and what is asked for before it.
+the same name with `_base64` behind it. So has a line of `kcat -J`, which is read. Text and hex have the value, and what is asked for before it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 import click
 
 from gkafka.cli.arguments import as_time
+from gkafka.cli.jsontext import Member, Number, elements_of, members_of, text_of
 from gkafka.cli.output import clean
 
 __all__ = [
     "FIELDS",
     "FORMATS",
+    "JSON_FORMATS",
+    "READ_FORMATS",
     "BadLine",
     "BytesType",
     "Draft",
@@ -39,8 +42,12 @@ __all__ = [
 ]
 
 FORMATS = ("text", "json", "hex")
+JSON_FORMATS = ("json", "kcat")
+"""Those whose lines are objects with fields."""
+READ_FORMATS = (*FORMATS, "kcat")
 FIELDS = ("topic", "partition", "offset", "timestamp", "headers", "key")
 JSON_FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "key_base64", "value", "value_base64", "headers")
+KCAT_FIELDS = ("topic", "partition", "offset", "tstype", "ts", "broker", "headers", "key", "payload")
 TIMESTAMP_TYPES = {-1: "none", 0: "create", 1: "append"}
 
 _quoted = json.encoder.encode_basestring
@@ -166,8 +173,8 @@ def reader(
     separator: between key and value. key_field: the line is a JSON object whose field is the key, and the whole line the value. null: the text of
     a key or value that is null.
     """
-    if form == "json":
-        return _read_json
+    if form in JSON_FORMATS:
+        return _read_json if form == "json" else _read_kcat
     if key_field is not None:
         return lambda line: Draft(line, _key_of(line, key_field))
     part = _from_hex if form == "hex" else bytes
@@ -199,23 +206,31 @@ def _from_hex(data: bytes) -> bytes:
 
 
 def _key_of(line: bytes, field: str) -> bytes | None:
-    found = _parse(line)
-    if not isinstance(found, dict) or field not in found:
+    found = _members_of(line)
+    of_the_key = [member for member in found or () if member.name == field]
+    if len(of_the_key) > 1:
+        raise BadLine(f"the field {field!r}, which is to be the key, stands in it {len(of_the_key)} times")
+    if not of_the_key:
         raise BadLine(f"no field {field!r}, which is to be the key; a line must be a JSON object that has it")
-    return _json_to_bytes(found[field], field)
+    return _to_bytes(of_the_key[0])
+
+
+Fields = dict[str, Member]
+"""Those of an object, by their names."""
 
 
 def _read_json(line: bytes) -> Draft | None:
     if not line.strip():
         return None
-    found = _parse(line)
-    if not isinstance(found, dict):
-        raise BadLine("not an object; a line must be one as `consume --format json` writes it (any other JSON: --format text)")
+    found = _fields_of(line, "as `consume --format json` writes it (any other JSON: --format text)")
     unknown = [name for name in found if name not in JSON_FIELDS]
     if unknown:
+        if "payload" in found:
+            raise BadLine(
+                "the field 'payload' is that of `kcat -J`, whose lines --format kcat reads (to send the line itself: --format text)"
+            )
         raise BadLine(
-            f"unknown field {_shown(unknown[0].encode('utf-8', 'replace'))}; known are {', '.join(JSON_FIELDS)} (to send the line itself as "
-            "the value: --format text)"
+            f"unknown field {_shown_name(unknown[0])}; known are {', '.join(JSON_FIELDS)} (to send the line itself: --format text)"
         )
     return Draft(
         _bytes_of(found, "value", needed=True),
@@ -226,75 +241,135 @@ def _read_json(line: bytes) -> Draft | None:
     )
 
 
-def _parse(line: bytes) -> Any:
-    def refuse(name: str) -> Any:
-        raise BadLine(f"{name} is no JSON")
+def _read_kcat(line: bytes) -> Draft | None:
+    """A line of `kcat -J`: https://github.com/edenhill/kcat, json.c."""
+    if not line.strip():
+        return None
+    found = _fields_of(line, "as `kcat -J` writes it")
+    unknown = [name for name in found if name not in KCAT_FIELDS]
+    if unknown:
+        cure = "; a line of `consume --format json` is one of --format json" if "value" in found else ""
+        decoded = (
+            " (of keys and values that kcat has decoded the bytes are lost: write the file without -s)" if "schema" in unknown[0] else ""
+        )
+        raise BadLine(f"unknown field {_shown_name(unknown[0])}; known are {', '.join(KCAT_FIELDS)}{decoded}{cure}")
+    if "payload" not in found:
+        raise BadLine("no field 'payload'; a line must be as `kcat -J` writes it")
+    kind = found["tstype"].value if "tstype" in found else "create"
+    return Draft(
+        _to_bytes(found["payload"]),
+        _to_bytes(found["key"]) if "key" in found else None,
+        _kcat_headers_of(found.get("headers")),
+        _count(found, "partition"),
+        _count(found, "ts") if kind != "unknown" else None,
+    )
 
+
+def _fields_of(line: bytes, how: str) -> Fields:
+    """The fields of a line that is an object; how: what it must be."""
+    members = _members_of(line)
+    if members is None:
+        raise BadLine(f"not an object; a line must be one {how}")
+    found: Fields = {}
+    for member in members:
+        if found.setdefault(member.name, member) is not member:
+            raise BadLine(f"the field {_shown_name(member.name)} stands in it twice; give it once")
+    return found
+
+
+def _members_of(line: bytes) -> list[Member] | None:
+    """None: the line is other JSON than an object."""
     try:
-        return json.loads(line, parse_constant=refuse)
-    except BadLine:
-        raise
+        return members_of(text_of(line))
     except json.JSONDecodeError as exc:
         raise BadLine(f"not JSON: {exc.msg}, at character {exc.pos + 1}") from None
     except UnicodeDecodeError:
         raise BadLine("not JSON: it is not UTF-8") from None
     except RecursionError:
         raise BadLine("JSON that is nested too deeply") from None
-    except ValueError as exc:  # a number of thousands of digits
-        raise BadLine(f"not JSON that can be read: {exc}") from None
+    except ValueError as exc:  # NaN and the like
+        raise BadLine(str(exc)) from None
 
 
-def _bytes_of(found: dict[str, Any], name: str, *, needed: bool = False) -> bytes | None:
+def _bytes_of(found: Fields, name: str, *, needed: bool = False) -> bytes | None:
     coded = f"{name}_base64"
     if name in found and coded in found:
         raise BadLine(f"both {name!r} and {coded!r}; give one of them")
     if coded not in found:
         if needed and name not in found:
             raise BadLine(f"no field {name!r}; give it, or {coded!r}, or {name!r}: null")
-        return _json_to_bytes(found.get(name), name)
+        return _to_bytes(found[name]) if name in found else None
+    value = found[coded].value
     try:
-        return base64.b64decode(found[coded], validate=True)
-    except (ValueError, TypeError):
+        return base64.b64decode(value if type(value) is str else b"-", validate=True)
+    except ValueError:
         raise BadLine(f"{coded!r} is not base64") from None
 
 
-def _json_to_bytes(value: Any, name: str) -> bytes | None:
-    """A text as UTF-8; other JSON than a text as the JSON it is."""
-    if value is None:
+def _to_bytes(member: Member) -> bytes | None:
+    """A text as UTF-8; other JSON than a text as the very characters of the line."""
+    if member.value is None:
         return None
+    return _utf8(member.value if type(member.value) is str else member.text, member.name)
+
+
+def _utf8(text: str, name: str) -> bytes:
     try:
-        return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+        return text.encode()
     except UnicodeEncodeError:
-        raise BadLine(f"{name!r} holds half of a character (a lone surrogate), which UTF-8 does not have") from None
-    except RecursionError:
-        raise BadLine(f"{name!r} is nested too deeply") from None
+        raise BadLine(f"{_shown_name(name)} holds half of a character (a lone surrogate), which UTF-8 does not have") from None
 
 
-def _headers_of(given: Any) -> list[Header] | None:
-    if given is None:
+def _headers_of(given: Member | None) -> list[Header] | None:
+    if given is None or given.value is None:
         return None
-    if isinstance(given, dict):
-        given = [{"name": name, "value": value} for name, value in given.items()]
-    if not isinstance(given, list):
+    if isinstance(given.value, dict):
+        return [(_named(one.name), _to_bytes(one)) for one in members_of(given.text) or ()]
+    if not isinstance(given.value, list):
         raise BadLine('\'headers\' must be a list of {"name": ..., "value": ...}')
-    return [_header_of(one) for one in given]
+    return [_header_of(one) for one in elements_of(given.text)]
 
 
-def _header_of(one: Any) -> Header:
-    name = one.get("name") if isinstance(one, dict) else None
-    if not isinstance(name, str) or set(one) - {"name", "value", "value_base64"}:
+def _header_of(one: Member) -> Header:
+    found = {member.name: member for member in (members_of(one.text) or ()) if isinstance(one.value, dict)}
+    name = found["name"].value if "name" in found else None
+    if type(name) is not str or set(found) - {"name", "value", "value_base64"}:
         raise BadLine('a header must be {"name": a text, "value": a text or null}, or have "value_base64"')
-    _json_to_bytes(name, "name")
-    return name, _bytes_of(one, "value")
+    return _named(name), _bytes_of(found, "value")
 
 
-def _count(found: dict[str, Any], name: str) -> int | None:
-    value = found.get(name)
-    if value is None:
+def _kcat_headers_of(given: Member | None) -> list[Header] | None:
+    """kcat has names and values in turn, or an object whose names have lists of values."""
+    if given is None or given.value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise BadLine(f"{name!r} is {json.dumps(value)[:40]}; it must be a whole number of 0 or more")
-    return value
+    if isinstance(given.value, dict):
+        return [
+            (_named(name), _to_bytes(one))
+            for name, value, text in members_of(given.text) or ()
+            for one in (elements_of(text) if isinstance(value, list) else [Member(name, value, text)])
+        ]
+    found = list(elements_of(given.text)) if isinstance(given.value, list) else []
+    if not isinstance(given.value, list) or len(found) % 2 or any(type(one.value) is not str for one in found[::2]):
+        raise BadLine("'headers' must be a list of names and values in turn, as `kcat -J` writes it")
+    return [(_named(name.value), _to_bytes(value)) for name, value in zip(found[::2], found[1::2], strict=True)]
+
+
+def _named(name: str) -> str:
+    _utf8(name, "name")
+    return name
+
+
+def _count(found: Fields, name: str) -> int | None:
+    if name not in found or found[name].value is None:
+        return None
+    value, text = found[name].value, found[name].text
+    if not isinstance(value, Number) or not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 63:
+        raise BadLine(f"{name!r} is {clean(text[:40])}; it must be a whole number of 0 or more")
+    return int(text)
+
+
+def _shown_name(name: str) -> str:
+    return _shown(name.encode("utf-8", "replace"))
 
 
 def _shown(data: bytes, *, quotes: bool = True) -> str:

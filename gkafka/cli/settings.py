@@ -14,28 +14,29 @@ from typing import Any
 
 import click
 
-from gkafka.cli.connection import CONSUMER, PRODUCER
+from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, PRODUCER
 from gkafka.cli.output import clean
-from gkafka.cli.properties import is_pair, parse_pair, parse_properties, read_lines
-from gkafka.cli.propertynames import (
-    BESIDE_OPTIONS,
-    BUFFERS,
-    FACTORS,
-    SECRETS,
-    canonical,
-    is_from_text,
-    is_so_here,
-    may_be_told,
-    meant,
-    roles_of,
-    why_refused,
-)
+from gkafka.cli.propertynames import SECRETS, commands_take, of_other_commands, roles_of, why_not_here
 from gkafka.client import KafkaClient
-from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check
+from gkafka.clientproperties import (
+    HOSTS,
+    buffers,
+    check_stores,
+    no_effect,
+    note_of,
+    read_file,
+    settle_login,
+    typed,
+    typed_in_unit,
+    whole,
+)
+from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
-from gkafka.hosts import parse_hosts, parse_source_address
-from gkafka.jaas import client_options as jaas_options
-from gkafka.sasloptions import hide_secrets
+from gkafka.hosts import parse_hosts
+from gkafka.javanames import BUFFERS, canonical, may_be_told
+from gkafka.properties import CONSUMER as OF_CONSUMERS
+from gkafka.properties import PRODUCER as OF_PRODUCERS
+from gkafka.properties import is_pair, parse_pair
 
 __all__ = ["Settings", "open_client", "settle"]
 
@@ -43,7 +44,6 @@ DEFAULT_HOSTS = "localhost:9092"
 HOSTS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 TIMEOUT_S = 20.0
 CONNECT_S = 5.0
-NO_STORE = "gkafka reads PEM files, not Java key stores: export it (openssl pkcs12 -in STORE -nodes -out FILE.pem)"
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -51,7 +51,7 @@ PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 class Settings:
     """A cluster as the command line names it, and what was said of records. client: keyword arguments of KafkaClient; records: {option: value}
     of producers and consumers, "group" and "max_poll_records" among them; where: option -> what the user gave, as "client.properties: linger.ms";
-    timeout_s: how long a command tries.
+    timeout_s: how long a command tries; notes: what to say of the file, a line each.
     """
 
     hosts: str
@@ -60,6 +60,7 @@ class Settings:
     client: Mapping[str, Any] = dataclasses.field(repr=False)
     records: Mapping[str, Any] = dataclasses.field(repr=False)
     where: Mapping[str, str] = dataclasses.field(repr=False)
+    notes: tuple[str, ...] = ()
 
     def of(self, config: type[Any]) -> dict[str, Any]:
         """What of `records` a dataclass of options takes."""
@@ -120,22 +121,23 @@ def settle(given: Mapping[str, Any], *, prefix: str = "", uses: tuple[str, ...] 
     found.take_environment()
     found.ask()
     # An empty -b is most likely a variable that is not set: it must not mean localhost.
-    hosts = given["hosts"] if "hosts" in given else found.checked_hosts() or _hosts_of_environment() or DEFAULT_HOSTS
+    protocol = found.client.get("security_protocol", "PLAINTEXT")
+    hosts = given["hosts"] if "hosts" in given else found.checked_hosts(protocol) or _hosts_of_environment(protocol) or DEFAULT_HOSTS
     if "zookeeper" in given and "hosts" in given:
         raise ConfigurationError("--bootstrap-server and --zookeeper both say where the brokers are: leave one out")
     timeout_s = given.get("timeout") or found.client.get("api_timeout_ms", TIMEOUT_S * 1000) / 1000
     found.client.pop("api_timeout_ms", None)
-    return Settings(hosts, given.get("zookeeper"), timeout_s, found.client, found.records, found.where)
+    return Settings(hosts, given.get("zookeeper"), timeout_s, found.client, found.records, found.where, tuple(found.notes))
 
 
-def _hosts_of_environment() -> str:
+def _hosts_of_environment(protocol: str) -> str:
     text = os.environ.get(HOSTS_VARIABLE, "").strip()
-    return _checked_hosts(HOSTS_VARIABLE, text) if text else ""
+    return _checked_hosts(HOSTS_VARIABLE, text, protocol) if text else ""
 
 
-def _checked_hosts(where: str, text: str) -> str:
+def _checked_hosts(where: str, text: str, protocol: str) -> str:
     try:
-        parse_hosts(text)
+        parse_hosts(text, protocol)
     except ConfigurationError as exc:
         raise ConfigurationError(f"{where}{str(exc).removeprefix('hosts')}") from exc
     return text
@@ -152,17 +154,25 @@ class _Found:
         self.client: dict[str, Any] = {}
         self.records: dict[str, Any] = {}
         self.where: dict[str, str] = {}
+        self.notes: list[str] = []
         self._buffers: dict[str, int] = {}
 
     # -- where options come from ---------------------------------------------------------------------------------------------
     def take_file(self, path: str) -> None:
-        given = _read(path)
-        _check_stores(path, given)
+        source = read_file(path)
+        given = source.of("", *self._sections())
+        check_stores(source, given)
+        passed: dict[str, str] = {}
         for name, text in given.items():
-            if name != "sasl.jaas.config":
-                self._take(f"{path}: {name}", name, text)
-        if "sasl.jaas.config" in given:
-            self.client |= jaas_options(given["sasl.jaas.config"], self.client.get("sasl_mechanism"))
+            if name != "sasl.jaas.config" and (why := self._take(source.where(name), name, text, beside=given)):
+                passed[name] = why
+        settle_login(given, self.client, passed)
+        self.notes += [*source.notes, *([note_of(source.path, passed)] if passed else [])]
+
+    def _sections(self) -> list[str]:
+        """Sections of a file beside those that are for everybody."""
+        reads = {CONSUMER, POSITION, MEMBER} & set(self._uses)
+        return [*([OF_PRODUCERS] if PRODUCER in self._uses else []), *([OF_CONSUMERS] if reads else [])]
 
     def take_pair(self, text: str) -> None:
         where = f"{self._dashed}set"
@@ -191,9 +201,9 @@ class _Found:
             ways.insert(0, f"in a file that {self._dashed}{option.replace('_', '-')}-file names")
         return f"a password on the command line is seen by everybody on this machine and kept by the shell; give it {', or '.join(ways)}"
 
-    def checked_hosts(self) -> str:
+    def checked_hosts(self, protocol: str) -> str:
         """The brokers that a file or --set names, "" for none. Raises ConfigurationError with the place where they are named."""
-        return _checked_hosts(self._hosts_where, self._hosts) if self._hosts else ""
+        return _checked_hosts(self._hosts_where, self._hosts, protocol) if self._hosts else ""
 
     def take_environment(self) -> None:
         for option, variable in SECRETS.items():
@@ -216,106 +226,46 @@ class _Found:
         return self.client.get("sasl_mechanism") == "OAUTHBEARER" and "sasl_oauth_token_endpoint_url" in self.client
 
     # -- one option ----------------------------------------------------------------------------------------------------------
-    def _take(self, where: str, name: str, text: str, *, strict: bool = False) -> None:
-        """strict: what belongs to other commands is refused, too; a file may be for all of them."""
+    def _take(self, where: str, name: str, text: str, *, beside: Mapping[str, str] | None = None, strict: bool = False) -> str:
+        """Why the property has no effect in any command, "" for one that has. strict: such a one is refused, and what belongs to other commands, too; a file
+        may be for all of them. beside: the other properties of the file.
+        """
         option = canonical(name)
         roles = roles_of(option)
-        if option in ("bootstrap_servers", "metadata_broker_list"):
+        if option in HOSTS:
             self._hosts, self._hosts_where = _name(where, text), where
         elif name in BUFFERS:
-            self._take_buffer(where, BUFFERS[name], text)
-        elif is_so_here(name, option, text):
-            return
-        elif option != "auto_create_topics" and is_from_text(ClientConfig, option):
-            self.client[option] = _typed(ClientConfig, option, where, _name(where, text) if strict and option == "client_id" else text)
-            if option == "socket_timeout_ms" and name.replace("_", ".") == "request.timeout.ms":
-                self._keep("request_timeout_ms", where, self.client[option], (PRODUCER, CONSUMER))
+            self.client.update(buffers(self._buffers, BUFFERS[name], where, text))
         elif option == "group":
             self._keep(option, where, _name(where, text), roles, strict=strict)
         elif option == "max_poll_records":
-            self._keep(option, where, _whole(where, text), (CONSUMER,), strict=strict)
+            self._keep(option, where, whole(where, text), (CONSUMER,), strict=strict)
+        elif option == "auto_create_topics" and text.lower() == "false":
+            pass
+        elif (why := no_effect(where, name, text, beside or {})) is not None:
+            return self._passed(where, why, strict)
+        elif option != "auto_create_topics" and commands_take(ClientConfig, option):
+            self.client[option] = typed(ClientConfig, option, where, _name(where, text) if strict and option == "client_id" else text)
+            if option == "socket_timeout_ms" and name.replace("_", ".") == "request.timeout.ms":
+                self._keep("request_timeout_ms", where, self.client[option], (PRODUCER, CONSUMER))
         elif roles:
             config = ProducerConfig if roles == (PRODUCER,) else NativeConsumerConfig
-            factor = FACTORS.get(name.replace("_", "."), 1)
-            value = _typed(config, option, where, text) if factor == 1 else _converted(config, option, where, text, factor)
-            self._keep(option, where, value, roles, strict=strict)
+            self._keep(option, where, typed_in_unit(config, option, where, name, text), roles, strict=strict)
         else:
-            raise ConfigurationError(f"{where}: {why_refused(name, option, text, self._uses)}")
+            return self._passed(where, why_not_here(where, name, option, self._uses if strict else None), strict)
+        return ""
+
+    def _passed(self, where: str, why: str, strict: bool) -> str:
+        if why and strict:
+            raise ConfigurationError(f"{where}: has no effect here: leave it out; {why}")
+        return why
 
     def _keep(self, option: str, where: str, value: Any, roles: tuple[str, ...], *, strict: bool = False) -> None:
         """Have it take effect if the command is one that it is about."""
         if set(roles) & set(self._uses):
             self.records[option], self.where[option] = value, where
         elif strict:
-            raise ConfigurationError(f"{where}: {why_refused(option, option, '', self._uses)}")
-
-    def _take_buffer(self, where: str, which: str, text: str) -> None:
-        from gkafka.skins import buffer_options  # rarely needed, and it loads a lot
-
-        size = _whole(where, text, low=-1)
-        if size > 0:  # Java's -1 and librdkafka's 0 leave it to the system
-            self._buffers[which] = size
-        options = buffer_options(self._buffers.get("receive"), self._buffers.get("send"))
-        if options:
-            self.client["socket_options"] = tuple(options)
-
-
-def _read(path: str) -> dict[str, str]:
-    """The properties of a file, without white space around their values; secrets as Secrets, and what stands behind a name that is none."""
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        text = Secret(file.read())
-    if "\0" in text:
-        raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
-    for number, length in _without_names(text):
-        raise ConfigurationError(
-            f"{path}: line {number}: {length} characters that are no option's name: must be NAME=VALUE; a value of several lines, as a key is, "
-            "has a backslash at the end of each but the last"
-        )
-    found = parse_properties(text.reveal())
-    return {name: hide_secrets({canonical(name): value.strip()}, BESIDE_OPTIONS)[canonical(name)] for name, value in found.items()}
-
-
-def _without_names(text: Secret) -> list[tuple[int, int]]:
-    """The lines with something else, which may be secret, in a name's place: the number of each, and the length of that."""
-    lines = read_lines(text.reveal())
-    return [(line.number, len(line.name)) for line in lines if not may_be_told(line.name, is_pair=line.is_pair)]
-
-
-def _typed(config: type[Any], option: str, where: str, text: str) -> Any:
-    """The value of an option that was given as text."""
-    field = {f.name: f for f in dataclasses.fields(config)}[option]
-    meta = field.metadata
-    value: Any = meant(option, text)
-    if option == "source_address":
-        return parse_source_address(text)
-    if option == "security_protocol":
-        value = text.upper()
-    elif option == "sasl_oauth_extensions":
-        return _extensions(where, text)
-    elif option == "assignors":
-        return tuple(meant(option, part.strip()) for part in text.split(",") if part.strip())
-    elif meta["low"] is not None or meta["high"] is not None:
-        value = _number(where, text)
-    elif bool in meta["types"]:
-        if text.lower() not in ("true", "false"):
-            raise ConfigurationError(f"{where}={text!r}: must be 'true' or 'false'")
-        value = text.lower() == "true"
-    return check(where, value, meta, whole=str(field.type).startswith("int")) if not meta["secret"] else Secret(text)
-
-
-def _converted(config: type[Any], option: str, where: str, text: str, factor: int) -> Any:
-    """The value of an option that was given in a larger unit."""
-    return _typed(config, option, f"{where}={text}, which is {option}", str(_whole(where, text) * factor))
-
-
-def _extensions(where: str, text: str) -> dict[str, str]:
-    """The values are Secrets, and what cannot be read is not told: it may be a token."""
-    text = Secret(text)
-    parts = [Secret(part) for part in text.split(",") if part]
-    for number, part in enumerate(parts, 1):
-        if not part.partition("=")[0].strip() or "=" not in part:
-            raise ConfigurationError(f"{where}: its part {number}, a text of {len(part)} characters, must be NAME=VALUE")
-    return {name.strip(): Secret(value.strip()) for name, _, value in (part.partition("=") for part in parts)}
+            raise ConfigurationError(f"{where}: {of_other_commands(option)}")
 
 
 def _name(where: str, text: str) -> str:
@@ -324,37 +274,8 @@ def _name(where: str, text: str) -> str:
     return text
 
 
-def _whole(where: str, text: str, *, low: int = 1) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = low - 1
-    if not low <= number < 1 << 31:
-        raise ConfigurationError(f"{where}={text!r}: must be a whole number from {low} to {(1 << 31) - 1}")
-    return number
-
-
 def _at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _number(where: str, text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        try:
-            return float(text)
-        except ValueError:
-            raise ConfigurationError(f"{where}={text!r}: must be a number") from None
-
-
-def _check_stores(path: str, given: Mapping[str, str]) -> None:
-    for store in ("truststore", "keystore"):
-        location, kind = f"ssl.{store}.location", given.get(f"ssl.{store}.type", "JKS").strip().upper()
-        if location in given and kind != "PEM":
-            raise ConfigurationError(f"{path}: {location}={given[location]!r}: {NO_STORE}, name that file, and set ssl.{store}.type=PEM")
-        if f"ssl.{store}.password" in given:
-            raise ConfigurationError(f"{path}: ssl.{store}.password: a PEM file has none; a key's pass phrase is ssl.key.password")
 
 
 def _only_line(path: str) -> str:

@@ -11,6 +11,7 @@ from gkafka.cli.arguments import TOPIC, near_topics, pairs, yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import connect, connection_options
 from gkafka.cli.failures import ToolError
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking
 from gkafka.cli.output import Column, clean, document, json_option, note, quoted, styled, table, wants_json, write
 from gkafka.cli.quantities import PARTITIONS, REPLICAS, is_number
 
@@ -46,20 +47,20 @@ def topics(ctx: click.Context, internal: bool, long: bool) -> None:
 def list_topics(ctx: click.Context, internal: bool = False, long: bool = False) -> None:
     """All topics that you may describe."""
     from gkafka.admin.topics import TopicsAdmin  # the other subjects of client.admin() take longer to load than all the rest
+    from gkafka.exceptions import UnknownTopicOrPartition
 
-    with connect(ctx) as client:
-        admin = TopicsAdmin(client.cluster)
-        listed = admin.list_topics(internal=internal)
-        rows: list[dict[str, Any]] = [{"topic": t.name, "partitions": t.partitions, "internal": t.is_internal} for t in listed.values()]
-        if long and rows:
-            about = admin.describe_topics(listed)
-            for row in rows:
-                row |= _summary(about[row["topic"]])
+    with looking(ctx, TopicsAdmin) as look:
+        listed = look.all_of(look.admin.list_topics, internal=internal)
+        about = look.more(listed, look.admin.describe_topics, listed, gone=UnknownTopicOrPartition)[0] if long else {}
+    rows: list[dict[str, Any]] = [{"topic": t.name, "partitions": t.partitions, "internal": t.is_internal} for t in listed.values()]
+    for row in rows if long else ():
+        row |= _summary(about[row["topic"]]) if row["topic"] in about else {"replicas": None, "problems": None}
     if wants_json(ctx):
         document(rows)
     else:
         more: list[Column | str] = ["replicas", Column("problems", colour=_alarm)]
         table(rows, ["topic", "partitions", *(more if long else [])])
+    look.end()
 
 
 def _alarm(value: Any) -> str | None:
@@ -92,10 +93,8 @@ def problem_of(partition: Any) -> str | None:
 @click.pass_context
 def describe(ctx: click.Context, names: tuple[str, ...], offsets: bool, problems: bool) -> None:
     """Partitions, leaders, replicas, and what is configured. Without names: of all topics."""
-    with connect(ctx) as client:
-        admin = client.admin()
-        with near_topics(admin):
-            found = described(admin, list(names or admin.list_topics()), offsets=offsets)
+    with looking(ctx) as look:
+        found = described(look, names, offsets=offsets)
     if problems:
         for topic in found:
             topic["partitions"] = [p for p in topic["partitions"] if p["problem"] is not None]
@@ -104,46 +103,55 @@ def describe(ctx: click.Context, names: tuple[str, ...], offsets: bool, problems
         document(found)
     else:
         _show_topics(found)
+    look.end()
 
 
-def described(admin: Admin, names: list[str], *, offsets: bool = False, configs: bool = True) -> list[dict[str, Any]]:
-    """What there is to say of topics, as JSON has it."""
-    about = admin.describe_topics(names)
-    configured = _configured(admin, names) if names and configs else {}
-    found = []
-    for name, topic in sorted(about.items()):
-        rows = [_partition(p) for p in topic.partitions.values()]
-        if offsets:
-            _add_ends(admin, name, rows)
-        found.append(
-            {
-                "topic": name,
-                "id": str(topic.topic_id) if topic.topic_id.int else None,
-                "internal": topic.is_internal,
-                "replicas": _summary(topic)["replicas"],
-                "configs": configured.get(name),
-                "partitions": rows,
-            }
-        )
-    return found
+def described(look: Look, names: tuple[str, ...], *, offsets: bool = False, configs: bool = True) -> list[dict[str, Any]]:
+    """What there is to say of topics, all if none is named, as JSON has it."""
+    from gkafka.exceptions import UnknownTopicOrPartition
+
+    admin = look.admin
+    if names:
+        about, _ = look.named(near_topics, admin.describe_topics, names, HALF)
+    else:
+        listed = look.all_of(admin.list_topics, share=HALF)
+        about, _ = look.more(listed, admin.describe_topics, listed, HALF, gone=UnknownTopicOrPartition)
+    configured = _configured(look, list(about)) if about and configs else {}
+    rows_of = {name: [_partition(p) for p in topic.partitions.values()] for name, topic in sorted(about.items())}
+    if offsets:
+        _add_ends(look, rows_of)
+    return [
+        {
+            "topic": name,
+            "id": str(about[name].topic_id) if about[name].topic_id.int else None,
+            "internal": about[name].is_internal,
+            "replicas": _summary(about[name])["replicas"],
+            "configs": configured.get(name),
+            "partitions": rows,
+        }
+        for name, rows in rows_of.items()
+    ]
 
 
-def _configured(admin: Admin, names: list[str]) -> dict[str, dict[str, str | None]]:
+def _configured(look: Look, names: list[str]) -> dict[str, dict[str, str | None]]:
     """What somebody has configured of topics; of those alone whose configuration brokers tell (Kafka 0.11), and tell the asker."""
-    from gkafka.exceptions import AdminError, TopicAuthorizationFailed, UnsupportedVersion
+    from gkafka.exceptions import TopicAuthorizationFailed, UnsupportedVersion
 
-    try:
-        told = admin.describe_configs([("topic", name) for name in names])
-    except AdminError as exc:
-        if not all(isinstance(error, TopicAuthorizationFailed) for error in exc.errors.values()):
-            raise
-        told = exc.results
-    except UnsupportedVersion:
-        return {}
+    def configs(asked: list[tuple[str, str]], timeout: float) -> dict[str, Any]:
+        from gkafka.admin.requests import made_of
+
+        def by_topic(found: dict[Any, Any]) -> dict[str, Any]:
+            return {resource.name: entries for resource, entries in found.items()}
+
+        try:
+            return made_of(lambda: look.admin.describe_configs(asked, timeout=timeout), by_topic)
+        except UnsupportedVersion:
+            return {}
+
+    told, _ = look.more(names, configs, [("topic", name) for name in names], HALF, gone=TopicAuthorizationFailed)
     own = ("TOPIC", "UNKNOWN")  # brokers before 1.1 tell no source
     return {
-        resource.name: {c.name: c.value for c in entries.values() if not c.is_default and c.source.name in own}
-        for resource, entries in told.items()
+        name: {c.name: c.value for c in entries.values() if not c.is_default and c.source.name in own} for name, entries in told.items()
     }
 
 
@@ -158,15 +166,16 @@ def _partition(p: Any) -> dict[str, Any]:
     }
 
 
-def _add_ends(admin: Admin, topic: str, rows: list[dict[str, Any]]) -> None:
+def _add_ends(look: Look, rows_of: dict[str, list[dict[str, Any]]]) -> None:
+    """earliest, latest: of partitions that have a leader, None where it does not tell."""
     from gkafka.common import TopicPartition
 
-    led = [row for row in rows if row["leader"] is not None]
-    earliest = admin.list_offsets({(topic, row["partition"]): -2 for row in led})
-    latest = admin.list_offsets({(topic, row["partition"]): -1 for row in led})
-    for row in led:
-        tp = TopicPartition(topic, row["partition"])
-        row["earliest"], row["latest"] = earliest[tp], latest[tp]
+    led = {TopicPartition(name, row["partition"]): row for name, rows in rows_of.items() for row in rows if row["leader"] is not None}
+    earliest, failed = look.more(led, look.admin.list_offsets, dict.fromkeys(led, -2), HALF)
+    there = [tp for tp in led if tp not in failed]
+    latest, _ = look.more(there, look.admin.list_offsets, dict.fromkeys(there, -1))
+    for tp, row in led.items():
+        row["earliest"], row["latest"] = earliest.get(tp), latest.get(tp)
 
 
 def _show_topics(found: list[dict[str, Any]]) -> None:
@@ -224,6 +233,7 @@ def create(
 ) -> None:
     """Create topics."""
     from gkafka.admin import NewTopic
+    from gkafka.admin.requests import parts_of
     from gkafka.exceptions import AdminError, TopicAlreadyExists
 
     values = pairs("--topic-config", configs)
@@ -232,12 +242,11 @@ def create(
         raise click.UsageError("--assign says how many partitions and replicas there are: leave -p and -r out", ctx)
     new = [NewTopic(name, partitions or -1, replicas or -1, values, placed or None) for name in dict.fromkeys(names)]
     with connect(ctx) as client:
-        try:
-            made = client.admin().create_topics(new, validate_only=dry_run)
-        except AdminError as exc:
-            if not if_not_exists or not all(isinstance(error, TopicAlreadyExists) for error in exc.errors.values()):
-                raise
-            made = exc.results
+        made, failed = parts_of(lambda: client.admin().create_topics(new, validate_only=dry_run))
+    if if_not_exists:
+        failed = {name: error for name, error in failed.items() if not isinstance(error, TopicAlreadyExists)}
+    if failed and not made:
+        raise AdminError("creating topics", failed)
     rows = [
         {
             "topic": name,
@@ -250,6 +259,7 @@ def create(
     document(rows) if wants_json(ctx) else table(rows, ["topic", "created", "partitions", "replicas"])
     if dry_run:
         note("nothing was created: --dry-run")
+    end_in_part(failed)
 
 
 def _or_none(number: int) -> int | None:
@@ -282,8 +292,8 @@ def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: boo
         with near_topics(admin):
             about = admin.describe_topics(wanted) if wanted else {}
             rows = [{"topic": name, "partitions": len(about[name].partitions), "records": _count(admin, about[name])} for name in wanted]
-            if yes and wanted:
-                admin.delete_topics(wanted)
+            failed = as_far_as_it_goes(lambda: admin.delete_topics(wanted))[1] if yes and wanted else {}
+            rows = [row for row in rows if row["topic"] not in failed]
     absent = [name for name in dict.fromkeys(names) if name not in wanted]
     if absent:
         note(f"not there: {', '.join(map(quoted, absent))}")
@@ -291,13 +301,19 @@ def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: boo
         finish(ctx, rows, ["topic", "partitions", "records"], done=yes, what="deleted")
     else:
         note("nothing is to be deleted")
+    end_in_part(failed)
 
 
 def _count(admin: Admin, topic: TopicDescription) -> int | None:
-    """About how many records there are: offsets, of which compaction and transactions use some up. None where a partition has no leader."""
+    """About how many records there are: offsets, of which compaction and transactions use some up. None where a partition does not tell."""
+    from gkafka.exceptions import KafkaException
+
     if any(p.leader < 0 for p in topic.partitions.values()):
         return None
-    ends: dict[int, Mapping[Any, int]] = {end: admin.list_offsets({(topic.name, p): end for p in topic.partitions}) for end in (-2, -1)}
+    try:
+        ends: dict[int, Mapping[Any, int]] = {end: admin.list_offsets({(topic.name, p): end for p in topic.partitions}) for end in (-2, -1)}
+    except KafkaException:  # that keeps nobody from deleting it
+        return None
     return sum(ends[-1].values()) - sum(ends[-2].values())
 
 

@@ -7,7 +7,7 @@ outcome. Whoever needs a topic adds it to the interest and asks the owner to pol
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka.checks import is_topic_name
@@ -81,12 +81,13 @@ class Dispute(NamedTuple):
 class Metadata:
     """Brokers, topics and leaders, and the plan of refreshing them.
 
-    max_age_s: a refresh is due when the last answer is this old. backoff: pauses between tries after a failure, and between refreshes
+    max_age_s: a refresh is due when the last answer is this old. max_idle_s: a topic that only producers have asked for is forgotten when none has
+    written to it for so long (KIP-526), and at once when it is gone. waiting: names that calls wait for; the owner's. backoff: pauses between tries after a failure, and between refreshes
     that follow each other closely, so that an unknown topic or a storm of leader changes costs one or two requests a second. A topic that is
     new is asked for alone: with 5,000 of them, one after the other, each would cost the names of all before it.
     """
 
-    def __init__(self, *, max_age_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
+    def __init__(self, *, max_age_s: float, max_idle_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: Mapping[str, TopicInfo] = {}
         """Never changed: who reads it without a lock sees all of an answer, or nothing."""
@@ -94,10 +95,19 @@ class Metadata:
         self.controller_id = -1
         self.cluster_id: str | None = None
         self.version = 0
-        self._max_age_s, self._backoff, self._chance, self._auto_create = max_age_s, backoff, chance, auto_create
+        self._max_age_s, self._max_idle_s, self._backoff, self._chance, self._auto_create = (
+            max_age_s,
+            max_idle_s,
+            backoff,
+            chance,
+            auto_create,
+        )
+        self.waiting: Collection[str] = ()
         self._interest: set[str] = set()
         self._new: set[str] = set()  # of the interest: not answered yet
-        self._written: set[str] = set()  # of the interest: written to
+        self._written: dict[str, float] = {}  # of the interest, what only producers asked for: when one has written to it last
+        self._awaited: set[str] = set()  # of the interest: records wait for it, as they did when the last answer came
+        self._left_out = False  # the last request was for those topics alone that may be made
         self._known: set[str] = set()  # was there once
         self._partial: MetadataRequest | None = None
         self.listings = self._listings_asked = self._listing_wanted = 0  # answers that told all topics, and what they were to be
@@ -109,20 +119,25 @@ class Metadata:
         self._rounds = 0
 
     # -- what is wanted ----------------------------------------------------------------------------------------------
-    def add_topics(self, names: Iterable[str], *, writes: bool = False, anew: bool = False) -> bool:
+    def add_topics(self, names: Iterable[str], *, written_at: float | None = None, awaited: bool = False, anew: bool = False) -> bool:
         """Add topics to the interest. True: at least one of them is not known yet, a refresh is wanted.
 
-        A topic that was there and was deleted is made again, where that is allowed, if it is written to (writes), or if somebody asks for it by its
-        name (anew); not because it was read.
+        written_at: a producer asks for them, which has written to them then; None: somebody else does, for whom they are kept. A topic that was there
+        and was deleted is made again, where that is allowed, if records wait for it now (awaited), or if somebody asks for it by its name (anew);
+        not because it was read, or written to once.
         """
         unknown = False
         for name in names:
             known = self.topics.get(name)
             if known is None and name not in self._interest and not self._retry.failures:
                 self._retry.not_before = 0.0  # nobody has asked for it yet: the pause is for what was asked
+            if written_at is None:
+                self._written.pop(name, None)
+            elif name not in self._interest or name in self._written:
+                self._written[name] = written_at
             self._interest.add(name)
-            if writes:
-                self._written.add(name)
+            if awaited:
+                self._awaited.add(name)
             if anew:
                 self._known.discard(name)
             if known is None or known.error is not None:
@@ -134,10 +149,18 @@ class Metadata:
         """Take a topic out of the interest: it was deleted, or nobody uses it any more."""
         self._interest.discard(name)
         self._new.discard(name)
-        self._written.discard(name)
+        self._written.pop(name, None)
+        self._awaited.discard(name)
         topics = dict(self.topics)
         self._drop(topics, name)
         self.topics = topics
+
+    def wrote(self, name: str, at: float) -> bool:
+        """Note that a producer has written to a topic. False: the topic is not of interest (any more), add it."""
+        if name in self._written:
+            self._written[name] = at
+            return True
+        return name in self._interest
 
     def want_everything(self) -> int:
         """The next refresh asks for all topics of the cluster. It is answered once `listings` reaches the number that is returned."""
@@ -163,16 +186,22 @@ class Metadata:
             self._listings_asked += 1
             return MetadataRequest(topics=None, allow_auto_topic_creation=False)
         partial = bool(self._new) and not self._wanted and self.version > 0
-        names = sorted(self._new if partial else self._interest)
-        makes = self._auto_create and any(self._may_be_made(name) for name in names)
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=makes)
+        names = set(self._new if partial else self._interest)
+        made = {name for name in names if self._may_be_made(name)} if self._auto_create else set()
+        # The right to make topics is a request's, not a topic's. So those that may be made go first and alone, and the others in the next request.
+        self._left_out = bool(made) and made != names and not self._left_out
+        if made and made != names:
+            names = made if self._left_out else names - made
+            partial = partial or self._left_out
+        topics = [MetadataRequestTopic(name=name) for name in sorted(names)]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=bool(made) and made == names)
         if partial:
             self._partial = request
         return request
 
     def _may_be_made(self, name: str) -> bool:
-        """Is it not there, and was it either never, or is it written to? What is read and was deleted stays so."""
-        return self.topic(name) is None and (name in self._written or name not in self._known)
+        """Is it not there, and was it either never, or do records wait for it? What is read, or was written to, and was deleted stays so."""
+        return self.topic(name) is None and (name in self._awaited or name not in self._known)
 
     # -- what came -----------------------------------------------------------------------------------------------------
     def on_response(
@@ -194,6 +223,8 @@ class Metadata:
             self._drop(known, name)
         for topic in told.values():
             self._take(known, topic, now)
+        self._forget_unused(known, wanted, wanted if asked is self._partial else list(self._written), now)
+        self._awaited -= wanted
         self.topics = known
         if asked.topics is None:
             self.listings = self._listings_asked  # behind the topics: who waits for it reads them then
@@ -207,6 +238,23 @@ class Metadata:
         self._updated_at = now
         self._plan_next(now)
 
+    def _forget_unused(self, known: dict[str, TopicInfo], wanted: Collection[str], names: Iterable[str], now: float) -> None:
+        """Take those of the names out of the interest that only producers have asked for, if none has written to them for long or the answer, which was
+        to tell of `wanted`, does not have them. Those that records or calls wait for stay.
+        """
+        for name in names:
+            written_at = self._written.get(name)
+            if written_at is None or name in self._awaited or name in self.waiting:
+                continue
+            gone = name in wanted and not _is_usable(known.get(name))
+            if gone or now - written_at >= self._max_idle_s:
+                log.debug("topic %s: forgotten, %s", name, "it is gone" if gone else "nobody writes to it")
+                del self._written[name]
+                for names_of in (self._interest, self._new, self._known):
+                    names_of.discard(name)
+                if gone or not self.listings:  # else it was in a list of all topics, which the client shows
+                    self._drop(known, name)
+
     def _plan_partial(self, now: float, *, troubled: bool) -> None:
         self._stale_rounds = self._stale_rounds + 1 if troubled else 0
         self._retry.failures = 0
@@ -218,7 +266,7 @@ class Metadata:
         self._retry.failed(self._backoff, now, self._chance)
 
     def _plan_next(self, now: float) -> None:
-        unsettled = any(self._unsettled(name) for name in self._interest)
+        unsettled = any(self._unsettled(name) for name in list(self._interest))
         self._wanted = unsettled or self._listing_wanted > self.listings
         self._stale_rounds = self._stale_rounds + 1 if unsettled else 0
         self._retry.failures = 0
@@ -302,9 +350,7 @@ class Metadata:
     def topic(self, name: str) -> TopicInfo | None:
         """The topic if it is known and usable (no error, at least one partition), else None."""
         topic = self.topics.get(name)
-        if topic is None or topic.error is not None or not topic.partitions:
-            return None
-        return topic
+        return topic if _is_usable(topic) else None
 
     def topic_error(self, name: str) -> BrokerError | None:
         """What the last answer said against the topic."""
@@ -346,6 +392,10 @@ class Metadata:
             return False
         known.partitions[partition] = info._replace(leader=leader, leader_epoch=epoch)
         return True
+
+
+def _is_usable(topic: TopicInfo | None) -> bool:
+    return topic is not None and topic.error is None and bool(topic.partitions)
 
 
 def read_topics(response: MetadataResponse, *, epochs: bool = True) -> Iterator[dict[str, TopicInfo]]:

@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
     from gkafka.wire.apis import Message, Versions
 
-__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "Refusal", "masked", "renewal_s"]
+__all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "Refusal", "masked", "remarks", "renewal_s"]
 
 UNSUPPORTED_MECHANISM = 33
 REFUSED = 58
 LONGEST_CHALLENGE = 1 << 16  # bytes; GSSAPI's tickets are the largest that brokers send
 LONGEST_TEXT = 300  # characters of a broker's own text that an error repeats
+LONGEST_ERROR = 600  # of an error's text, with ours
 LONGEST_MASKED = 4096
 """Of a peer's text that secrets are looked for in."""
 RECOGNIZABLE = 8
@@ -62,16 +63,18 @@ class Mechanism(abc.ABC):
     """What one side of a mechanism says: `first`, then what `respond` makes of each challenge. Used once.
 
     complete: it has nothing more to say and, where the mechanism can tell, the broker has proven itself. secrets: texts that no error may
-    repeat, even if the broker's words do. takes_long: its answers need much computing, or wait for somebody else.
+    repeat, even if the broker's words do. remark: what an error adds if the broker refuses, "" if nothing. distrusts: what the broker said cannot be
+    true, so that it is not the right one. takes_long: its answers need much computing, or wait for somebody else.
     """
 
     takes_long = False
 
-    __slots__ = ("complete", "name", "secrets")
+    __slots__ = ("complete", "distrusts", "name", "remark", "secrets")
 
     def __init__(self, name: str, *secrets: str) -> None:
         self.name = name
-        self.complete = False
+        self.complete = self.distrusts = False
+        self.remark = ""
         self.secrets: Sequence[Secret] = tuple(map(_secret, secrets))
 
     @abc.abstractmethod
@@ -87,6 +90,25 @@ class Mechanism(abc.ABC):
         return ""
 
 
+def remarks(given: Mapping[str, str | None]) -> str:
+    """What is strange at the edges of texts that are sent as they are given: mostly a file's line break, or the quotes of another file. "" if nothing.
+
+    given: what each is called -> its text, of which nothing else is told.
+    """
+    found = [f"{name} {strange}" for name, text in given.items() if (strange := _strange(_secret(text or "").reveal()))]
+    return f"{' and '.join(found)}: it is sent so; take that off if it is not meant" if found else ""
+
+
+def _strange(text: str) -> str:
+    if text.endswith(("\n", "\r")):
+        return "ends in a line break"
+    if text.startswith("\ufeff"):
+        return "begins with a byte order mark"
+    if text != text.strip():
+        return "begins or ends with white space"
+    return "stands in quotes" if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else ""
+
+
 def _secret(text: str) -> Secret:
     return text if isinstance(text, Secret) else Secret(text)
 
@@ -99,6 +121,7 @@ class Plain(Mechanism):
     def __init__(self, username: str, password: str) -> None:
         super().__init__("PLAIN", password)
         self._username = username
+        self.remark = remarks({"the user name": username, "the password": password})
 
     def first(self) -> bytes:
         return b"\0%b\0%b" % (self._username.encode(), self.secrets[0].encode())
@@ -119,7 +142,13 @@ class OAuthBearer(Mechanism):
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         super().__init__("OAUTHBEARER", token)
         if not TOKEN.fullmatch(token):
-            raise AuthenticationError("the token holds characters that no token has, as spaces or line breaks, or is empty")
+            strange = _strange(self.secrets[0].reveal())
+            raise AuthenticationError(
+                f"the token {strange}: take that off"
+                if strange
+                else "the token holds characters that no token has, as spaces or line breaks, or is empty"
+            )
+        self.remark = remarks({"the token": token})
         self._extensions = checked_extensions(extensions or {})
         self._why = ""
 
@@ -256,10 +285,14 @@ class Authentication:
         try:
             return self._mechanism.respond(challenge)
         except Refusal as exc:
-            said = f"the broker refuses: {self._shown(str(exc))}"
+            said = f"the broker refuses: {self._shown(str(exc))}{self._remark()}"
         except AuthenticationError as exc:
             said = str(exc)
+            self._mechanism.distrusts = True
         raise AuthenticationError(self._text(said), broker=self._peer, api="SaslAuthenticate")
+
+    def _remark(self) -> str:
+        return f" ({self._mechanism.remark})" if self._mechanism.remark else ""
 
     def _say(self, message: bytes) -> SaslAuthenticateRequest | bytes:
         if self._framed:
@@ -285,6 +318,8 @@ class Authentication:
         text = f"{self._mechanism.name}: {said or 'the broker gives no reason'}"
         if why and "status" not in said:
             text += f" ({why})"
+        if answer.error_code == REFUSED:
+            text += self._remark()
         error = error_for(answer.error_code, text, broker=self._peer, api="SaslAuthenticate")
         assert error is not None
         if isinstance(error, AuthenticationError) or error.retriable:
@@ -293,7 +328,7 @@ class Authentication:
 
     def _text(self, what: str) -> str:
         """what: words of ours. To mask in them what happens to be a secret, too, would show that."""
-        return f"{self._peer}: {self._mechanism.name}: {escaped(what, LONGEST_TEXT)}"
+        return f"{self._peer}: {self._mechanism.name}: {escaped(what, LONGEST_ERROR)}"
 
     def _shown(self, text: str) -> str:
         """The broker's words, without what it may have repeated of our secrets."""

@@ -28,7 +28,8 @@ class Schedule:
     changes that notes it in `Accumulator.touched`.
 
     may_send: of a partition's queue that has something on the wire, whether that stands in its next batch's way; gate: where there is one, whether
-    anything at all of a partition may go out (a transaction may have to be told of it first).
+    anything at all of a partition may go out (a transaction may have to be told of it first). unknown: topics of those that are homeless, as far as the
+    metadata did not know them when they were placed.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Schedule:
         self.gate: Callable[[Key], bool] | None = None
         self.ready: dict[int, OrderedDict[Key, None]] = {}
         self.homeless: dict[Key, None] = {}
+        self.unknown: set[str] = set()
         self.held: dict[Key, None] = {}
         self._paused: list[tuple[float, Key]] = []
         self._version = -1
@@ -89,6 +91,7 @@ class Schedule:
             touched.update(keys)
         touched.update((key, None) for _, key in self._paused)
         self.homeless.clear()
+        self.unknown.clear()
         self.ready.clear()
         self._paused.clear()
 
@@ -103,6 +106,8 @@ class Schedule:
             leader = self._metadata.leader(*key)
             if leader is None:
                 self.homeless[key] = None
+                if self._metadata.topic(key[0]) is None:
+                    self.unknown.add(key[0])
             elif self.gate is not None and not self.gate(key):
                 self.held[key] = None
             else:

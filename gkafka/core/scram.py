@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import re
 
-from gkafka.core.sasl import Mechanism, Refusal
+from gkafka.core.sasl import Mechanism, Refusal, remarks
 from gkafka.exceptions import AuthenticationError
 
 __all__ = ["FEWEST_ITERATIONS", "MOST_ITERATIONS", "Scram"]
@@ -35,6 +35,7 @@ class Scram(Mechanism):
     def __init__(self, name: str, username: str, password: str, nonce: str) -> None:
         assert NONCE.fullmatch(nonce)
         super().__init__(name, password)
+        self.remark = remarks({"the user name": username, "the password": password})
         self._hash = HASHES[name]
         self._nonce = nonce
         self._first_bare = f"n={_saslname(username)},r={nonce}"

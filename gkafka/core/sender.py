@@ -6,13 +6,14 @@ each batch. What keeps the order is told at `_may_send`; the numbers that broker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from gkafka.brokererrors import (
     BrokerError,
     DuplicateSequenceNumber,
+    InvalidRecord,
     KafkaStorageError,
     MessageSizeTooLarge,
     NetworkException,
@@ -33,6 +34,7 @@ from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.numbering import Event, Idempotence, Numbering
 from gkafka.core.schedule import Schedule
 from gkafka.exceptions import (
+    BatchRefusedError,
     ConnectionFailedError,
     KafkaException,
     KafkaTimeoutError,
@@ -40,7 +42,8 @@ from gkafka.exceptions import (
     ProtocolError,
 )
 from gkafka.logs import get_logger
-from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from gkafka.records._split import before
+from gkafka.wire.produce import BatchIndexAndErrorMessage, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from gkafka.wire.templates import BatchRequest, ProduceTemplate
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
@@ -66,6 +69,11 @@ MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughRepli
 when it loses the partition while it waits for the followers, and one of those, which has the batch, may lead next (B14)."""
 
 TOO_LARGE = (MessageSizeTooLarge, RecordListTooLarge)
+
+Named = Sequence[BatchIndexAndErrorMessage]
+"""The records of a batch that a broker refuses, by their index in it, and its words for each (KIP-467)."""
+Answer = tuple[int, int, "KafkaException | None", Named]
+"""What a broker says of a batch: its base offset, the time of its append, the error, and the records that are at fault."""
 
 
 class Outgoing(NamedTuple):
@@ -93,13 +101,14 @@ class Telling(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What to do now. deadline: when to poll again at the latest, if nothing else happens."""
+    """What to do now. deadline: when to poll again at the latest, if nothing else happens. unknown: topics that are not known, for which records wait."""
 
     requests: list[Outgoing]
     ask_producer_id: bool
     settled: list[Settled]
     want_metadata: bool
     deadline: float
+    unknown: list[str]
 
 
 class Sender:
@@ -186,7 +195,8 @@ class Sender:
                 else:
                     requests += self._drain(broker_id, now)
         # Who leads the partitions of a broker that is away may change before it is tried again.
-        return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]))
+        unknown = sorted(schedule.unknown) if schedule.homeless else []
+        return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]), unknown)
 
     def send_alone(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Outgoing | None:
         """The request of a batch that need not linger, if it is all that is unsettled: what poll() would answer, without a look at what there might be
@@ -354,27 +364,26 @@ class Sender:
         answers = self._answers(outgoing, response) if response is not None else {}
         if response is not None and response.throttle_time_ms > 0:
             self._throttled[outgoing.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
-        settled: list[Settled] = []
+        already = len(self.ended)
         stale = False
         for batch in outgoing.batches:
-            offset, log_append_time, problem = -1, -1, error
+            answer: Answer = (-1, -1, error, ())
             if response is not None:
-                offset, log_append_time, problem = answers.get((batch.topic, batch.partition)) or self._unanswered(batch, outgoing)
-            outcome = self._settle(batch, offset, log_append_time, problem, now)
-            if outcome is not None:
-                settled.append(outcome)
+                answer = answers.get((batch.topic, batch.partition)) or self._unanswered(batch, outgoing)
+            self._settle(batch, answer, now)
+            problem = answer[2]
             stale |= problem is not None and (problem.stale is Stale.METADATA or error is not None)
             if isinstance(problem, NotLeaderForPartition):
                 self._dispute(batch, outgoing.broker_id, now)
-        return settled, stale
+        return self.ended[already:], stale
 
     def _dispute(self, batch: Batch, broker_id: int, now: float) -> None:
         leader = self._metadata.leader(batch.topic, batch.partition)
         if leader is not None and leader[0] == broker_id:
             self._metadata.dispute(batch.topic, batch.partition, leader[1], now)
 
-    def _answers(self, outgoing: Outgoing, response: ProduceResponse) -> dict[tuple[str, int], tuple[int, int, KafkaException | None]]:
-        answers: dict[tuple[str, int], tuple[int, int, KafkaException | None]] = {}
+    def _answers(self, outgoing: Outgoing, response: ProduceResponse) -> dict[Key, Answer]:
+        answers: dict[Key, Answer] = {}
         named = not response.responses or bool(response.responses[0].name)
         names = {} if named else {batch.extra.queue.topic_id: batch.topic for batch in outgoing.batches}
         if response.node_endpoints:
@@ -383,22 +392,23 @@ class Sender:
             name = topic.name or names.get(topic.topic_id, "")
             for p in topic.partition_responses:
                 problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce") if p.error_code else None
-                answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem)
+                answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem, p.record_errors)
                 if p.current_leader.leader_id >= 0:
                     self._metadata.leader_moved(name, p.index, p.current_leader.leader_id, p.current_leader.leader_epoch)
         return answers
 
     @staticmethod
-    def _unanswered(batch: Batch, outgoing: Outgoing) -> tuple[int, int, KafkaException]:
+    def _unanswered(batch: Batch, outgoing: Outgoing) -> Answer:
         text = f"broker {outgoing.broker_id} left {batch.topic}-{batch.partition} out of its answer to a produce request"
-        return -1, -1, ProtocolError(text, topic=batch.topic, partition=batch.partition, broker=outgoing.broker_id, api="Produce")
+        return -1, -1, ProtocolError(text, topic=batch.topic, partition=batch.partition, broker=outgoing.broker_id, api="Produce"), ()
 
-    def _settle(self, batch: Batch, offset: int, log_append_time: int, error: KafkaException | None, now: float) -> Settled | None:
+    def _settle(self, batch: Batch, answer: Answer, now: float) -> None:
+        offset, log_append_time, error, named = answer
         queue: PartitionQueue = batch.extra.queue
         try:
             queue.on_wire.remove(batch)
         except ValueError:
-            return None  # its delivery timeout passed while it was under way: it is settled already
+            return  # its delivery timeout passed while it was under way: it is settled already
         unsent = error is not None and (error.never_sent or isinstance(error, NOT_SENT))
         if unsent:
             batch.extra.unsent += 1
@@ -409,16 +419,23 @@ class Sender:
                 queue.retry.succeeded()
             self.numbering.written(queue, batch)
             batch.extra.persisted = "yes"
-            return self._done(queue, Settled(batch, offset, log_append_time, None))
+            self._done(queue, Settled(batch, offset, log_append_time, None))
+            return
         if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
             queue.known_to = None
         if isinstance(error, TOO_LARGE):
             if batch.count > 1 and not self.is_late(batch, now):
                 self._split(queue, batch)
-                return None
-            return self._fail(queue, batch, self._alone_too_large(batch, error))
+            else:
+                self._fail(queue, batch, self._alone_too_large(batch, error))
+            return
         if not self._may_retry(queue, batch, error, now):
-            return self._fail(queue, batch, self._explained(batch, error, now))
+            at_fault = self._at_fault(batch, error, named) if named else {}
+            if at_fault:
+                self._fail_some(queue, batch, error, at_fault, now)
+            else:
+                self._fail(queue, batch, self._explained(batch, error, now))
+            return
         batch.extra.refused = error
         self.retried += 1
         queue.put_back(batch)
@@ -426,10 +443,67 @@ class Sender:
         if now >= queue.retry.not_before:  # what was in flight beside it fails with it: that is one failure, not five
             queue.retry.failed(self._backoff, now, self._chance)
         self.accumulator.waits(queue)
+
+    # -- records that are at fault ---------------------------------------------------------------------------------------
+    @staticmethod
+    def _at_fault(batch: Batch, error: KafkaException, named: Named) -> dict[int, KafkaException]:
+        """The error of each record that the broker names, by its index. The same words are the same error.
+
+        The answer has one code for all of them: with several, which may differ, it counts for none, as in the Java client.
+        """
+        places = [entry for entry in named if 0 <= entry.batch_index < batch.count]
+        code = error.code if len(places) == 1 and isinstance(error, BrokerError) else InvalidRecord.code
+        told: dict[str | None, KafkaException | None] = {None: error, "": error}
+        for entry in places:
+            text = entry.batch_index_error_message
+            if text not in told:
+                told[text] = error_for(code, text, topic=batch.topic, partition=batch.partition, api="Produce")
+        return {entry.batch_index: told[entry.batch_index_error_message] or error for entry in places}
+
+    def _fail_some(
+        self, queue: PartitionQueue, batch: Batch, error: KafkaException, at_fault: dict[int, KafkaException], now: float
+    ) -> None:
+        """Fail the records at fault, and send the others again without them, in their order (KIP-467): none of the batch is in the log.
+
+        The numbers behind the first record at fault cannot be used: `Numbering.mend` begins anew.
+        """
+        runs = _runs(batch.count, at_fault)
+        if len(runs) == 1:
+            self._fail(queue, batch, at_fault[0])
+            return
+        parts = _cut(batch, [first for first, _ in runs[1:]])
+        self._stand_in(batch, parts)
+        bad = [(part, why) for part, (_, why) in zip(parts, runs, strict=True) if why is not None]
+        others = [part for part, (_, why) in zip(parts, runs, strict=True) if why is None]
+        obstacle = self._why_not_without(batch, now)
+        if obstacle is None:
+            for part in others:
+                part.extra.refused = error
+                queue.put_back(part)
+            self.accumulator.waits(queue)
+        self._fail_parts(queue, bad)
+        if obstacle is not None:
+            self._fail_parts(queue, [(part, _not_at_fault(part, len(at_fault), bad[0][1], obstacle)) for part in others])
+
+    def _why_not_without(self, batch: Batch, now: float) -> str | None:
+        """Why the records that are not at fault cannot be sent again without the others; None: they can."""
+        if self.transaction is not None:
+            return "the transaction can only be aborted, then done again"
+        if batch.extra.sequence >= 0 and batch.extra.persisted == "maybe":
+            return "whether an earlier try has written them nobody knows, as its answer was lost: look for them in the topic before producing them again"
+        if self.is_late(batch, now):
+            return f"no time was left to send them without it ({self._delivery_timeout_s:g} s): produce them again"
         return None
 
+    def _fail_parts(self, queue: PartitionQueue, parts: list[tuple[Batch, KafkaException]]) -> None:
+        """Parts of one batch, for one kind of reason: the log has one line for all of them."""
+        counted = sum(part.count for part, _ in parts)
+        for part, why in parts:
+            part.extra.counted, counted = counted, 0
+            self._fail(queue, part, why)
+
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Put the batch's records back in parts (KIP-126); they share its numbers, and it was no try of theirs.
+        """Put the batch's records back in parts (KIP-126).
 
         Nobody knows beforehand what compression makes of records, so the limit is found by halves. Later batches of the topic keep
         to it. A split always makes parts of fewer records: it ends with records that fail alone (B05).
@@ -440,14 +514,19 @@ class Sender:
         self.limits[batch.topic] = limit
         self._set_limit(batch.topic, limit)
         self.splits += 1
-        flight: Flight = batch.extra
         parts: list[Batch] = batch.split(limit)
+        self._stand_in(batch, parts)
+        for part in parts:
+            queue.put_back(part)
+        self.accumulator.waits(queue)
+
+    def _stand_in(self, batch: Batch, parts: list[Batch]) -> None:
+        """Have parts stand in the place of their batch: they share its numbers, and it was no try of theirs."""
+        flight: Flight = batch.extra
         for part in parts:
             part.attempts = batch.attempts - 1
             part.extra = flight.of_part(part.first, batch.first)
-            queue.put_back(part)
         self.accumulator.replaced(batch, parts)
-        self.accumulator.waits(queue)
         self.divided.append(batch)
 
     @staticmethod
@@ -678,3 +757,29 @@ class Sender:
     def abandon(self, error: KafkaException) -> list[Settled]:
         """Fail everything that is not settled: the producer closes, or can never send."""
         return [self._done(self._taken_out(batch), Settled(batch, -1, -1, error)) for batch in list(self.accumulator.unsettled)]
+
+
+def _runs(count: int, at_fault: dict[int, KafkaException]) -> list[tuple[int, KafkaException | None]]:
+    """The first record of each run of records that end alike, and the error of those; None: they are not at fault."""
+    runs: list[tuple[int, KafkaException | None]] = []
+    for index in range(count):
+        error = at_fault.get(index)
+        if not runs or runs[-1][1] is not error:
+            runs.append((index, error))
+    return runs
+
+
+def _cut(batch: Batch, firsts: list[int]) -> list[Batch]:
+    """Cut a batch before each of these records, which are numbered from its first one on."""
+    if not firsts:
+        return [batch]
+    middle = len(firsts) // 2
+    head, tail = batch.split(before(firsts[middle]))
+    return _cut(head, firsts[:middle]) + _cut(tail, [first - firsts[middle] for first in firsts[middle + 1 :]])
+
+
+def _not_at_fault(part: Batch, count: int, cause: KafkaException, obstacle: str) -> BatchRefusedError:
+    text = f"{part.topic}-{part.partition}: {part.count} record(s) are not at fault: the broker refused {count} other(s) of their batch ({cause}); {obstacle}"
+    error = BatchRefusedError(text, topic=part.topic, partition=part.partition, api="Produce")
+    error.__cause__ = cause
+    return error

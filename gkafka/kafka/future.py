@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gkafka.checks import check_time_left
 from gkafka.kafka.errors import KafkaTimeoutError, WrongTypeError
@@ -33,6 +33,12 @@ class Outcomes:
         def _value(self) -> Any: ...
         def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self: ...
         def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self: ...
+
+    def __await__(self) -> NoReturn:
+        """Raise a TypeError that says what to do: a worker of the client's has the outcome, not an event loop."""
+        raise TypeError(
+            "a future of gkafka's cannot be awaited itself: await asyncio.to_thread(future.get); for many at once see asyncio in docs/recipes.md"
+        )
 
     @property
     def value(self) -> Any:

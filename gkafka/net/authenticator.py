@@ -6,15 +6,15 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from gkafka.core.sasl import SHORTEST_S, Authentication, renewal_s
-from gkafka.exceptions import AuthenticationError, KafkaException
+from gkafka.core.sasl import SHORTEST_S, Authentication, Mechanism, renewal_s
+from gkafka.exceptions import AuthenticationError, KafkaException, without_frames
 from gkafka.handlers.base import Handler
 from gkafka.logs import get_logger
 from gkafka.net.credentials import Credentials
 from gkafka.net.kerberos import next_step
 from gkafka.wire.apis import Versions
 
-__all__ = ["Authenticator", "Exchange", "without_frames"]
+__all__ = ["Authenticator", "Exchange"]
 
 log = get_logger(__name__)
 Exchange: TypeAlias = Callable[[Any, Authentication], Any]
@@ -33,6 +33,20 @@ class Authenticator:
         self._host = host
         self._peer = peer
         self._told = False
+        self._mechanism: Mechanism | None = None  # of the last authentication, once it had its credentials
+
+    @property
+    def remark(self) -> str:
+        """What may be wrong with the credentials that were sent last, for an error's text; "" if nothing is seen."""
+        return "" if self._mechanism is None else self._mechanism.remark
+
+    def accepted(self) -> None:
+        """The broker has let the client in."""
+        self._credentials.accepted(self._peer)
+
+    def refused(self, error: AuthenticationError) -> KafkaException:
+        """What a connection that was not let in ends with: the error, or, where the credentials are to be tried again, one that says so."""
+        return self._credentials.refused(self._peer, self._mechanism, error)
 
     def authenticate(self, versions: Versions, exchange: Exchange, deadline: float) -> float | None:
         """Returns after how many seconds it is to be done again; None: never. deadline: for whoever gives the credentials, monotonic seconds.
@@ -50,7 +64,8 @@ class Authenticator:
         raise error
 
     def _authenticate(self, versions: Versions, exchange: Exchange, deadline: float) -> float | None:
-        mechanism = self._credentials.mechanism(self._host, deadline)
+        self._mechanism = None
+        self._mechanism = mechanism = self._credentials.mechanism(self._host, deadline)
         authentication = Authentication(mechanism, versions, peer=self._peer)
         said: Any = authentication.begin()
         while said is not None:
@@ -70,16 +85,3 @@ class Authenticator:
             )
             self._told = True
         return renewal_s(authentication.lifetime_ms, self._handler.random())
-
-
-def without_frames(error: BaseException) -> Any:
-    """The error, and all that it comes from, without the frames they were raised in: these hold requests, their memory, and secrets."""
-    seen: set[int] = set()
-    links: list[BaseException | None] = [error]
-    while links:
-        link = links.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
-            link.__traceback__ = None
-            links += [link.__cause__, link.__context__]
-    return error

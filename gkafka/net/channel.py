@@ -23,6 +23,7 @@ from gkafka.config import ClientConfig
 from gkafka.core.connection import Connection, Outcome, Sent, State
 from gkafka.core.sasl import Authentication
 from gkafka.exceptions import (
+    AuthenticationError,
     ConnectionFailedError,
     ForkedClientError,
     KafkaException,
@@ -34,12 +35,13 @@ from gkafka.exceptions import (
     TlsError,
     TokenEndpointError,
     UnsupportedVersion,
+    without_frames,
 )
 from gkafka.handlers import Future, Handler, Stream
 from gkafka.handlers.primitives import GRACE_S, STOOD_STILL_S
 from gkafka.handlers.signals import inside_handler
 from gkafka.logs import get_logger
-from gkafka.net.authenticator import Authenticator, without_frames
+from gkafka.net.authenticator import Authenticator
 from gkafka.net.buffers import STAGE, BufferPool, FrameReader
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
@@ -826,10 +828,17 @@ class Channel:
             if self._closed:
                 raise self._closed_error()
             self._connection.connecting()
-        while not self._connect():
-            self._steps.at("pause before another question")
-            pause = self._config.reconnect_backoff_ms / 1000
-            self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
+        try:
+            while not self._connect():
+                self._steps.at("pause before another question")
+                pause = self._config.reconnect_backoff_ms / 1000
+                self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
+        except AuthenticationError as exc:
+            if self._authenticator is None:
+                raise
+            raise self._authenticator.refused(exc)  # noqa: B904  # it has its cause
+        if self._authenticator is not None:
+            self._authenticator.accepted()
         who = f", {self._authenticator.name}" if self._authenticator is not None else ""
         log.info("%s: %s connection open (%s%s)", self.peer, self.role, self._connection.spoken, who)
         assert self._connection.versions is not None
@@ -1004,9 +1013,10 @@ class Channel:
     def _name_the_questions(self, exc: SocketDisconnectedError) -> None:
         """A peer that closes whatever it is asked: say what that was, and what it may mean."""
         if not self._closed and self._connection.state is State.AUTHENTICATING:
+            remark = "" if self._authenticator is None or not self._authenticator.remark else f" ({self._authenticator.remark})"
             raise SocketDisconnectedError(
                 f"{self.peer}: the connection was lost during the authentication, after {self._connection.asked} ({exc}); brokers older than Kafka"
-                " 1.0 end it so when they refuse the credentials",
+                f" 1.0 end it so when they refuse the credentials{remark}",
                 broker=self._about,
             ) from exc
         if self._closed or self._connection.state is not State.NEGOTIATING:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.config import NOT_UTF8, ClientConfig, Secret, is_utf8
+from gkafka.core.refusals import Refusals
 from gkafka.core.sasl import Gssapi, Mechanism, OAuthBearer, Plain
-from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException
+from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException
 from gkafka.handlers.base import Handler
+from gkafka.logs import get_logger
+from gkafka.net.tokens import Token, Tokens
 
 if TYPE_CHECKING:
     from gkafka.net.oidc import TokenEndpoint
 
 __all__ = ["Credentials", "make_credentials"]
 
+log = get_logger(__name__)
 LIBRARIES = {"GSSAPI": ("gssapi", "gkafka[gssapi]"), "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "gkafka[aws-msk-iam]")}
 
 
@@ -33,7 +38,14 @@ class Credentials:
         self._handler = handler
         self._config = config
         self._library = _load(self.name)
-        self._endpoint = None if config.sasl_oauth_token_endpoint_url is None else _endpoint(handler, config)
+        self._tokens: Tokens | None = None
+        if self.name == "AWS_MSK_IAM":
+            self._tokens = SignedTokens(handler, self._sign)
+        elif config.sasl_oauth_token_endpoint_url is not None:
+            self._tokens = _endpoint(handler, config)
+        self._patience_s = config.sasl_retry_timeout_ms / 1000
+        longest_try_s = (config.connect_timeout_ms + 2 * config.reconnect_backoff_max_ms) / 1000  # with the pause before it, and its jitter
+        self._refusals = Refusals(self._patience_s, silence_s=self._patience_s + longest_try_s)
 
     def mechanism(self, host: str, deadline: float) -> Mechanism:
         """For one authentication with the broker at this host. May call the user's functions, and wait, up to the deadline.
@@ -42,13 +54,35 @@ class Credentials:
         """
         if self.name == "PLAIN":
             return Plain(self._username, self._password())
+        if self.name == "AWS_MSK_IAM" and self._tokens is not None:
+            return OAuthBearer(self._tokens.token(deadline))
         if self.name == "OAUTHBEARER":
             return self._bearer(deadline)
-        if self.name == "AWS_MSK_IAM":
-            return OAuthBearer(self._handler.offload(self._signed))
         if self.name == "GSSAPI":
             return Gssapi(self._handler.offload(self._security_context, host))
         return self._scram()
+
+    def accepted(self, peer: str) -> None:
+        """The broker at host:port took them."""
+        self._refusals.accepted(peer)
+
+    def refused(self, peer: str, mechanism: Mechanism | None, error: AuthenticationError) -> KafkaException:
+        """What to tell after a failed authentication there: the error, or, where they are to be tried again, a ConnectionFailedError that it caused.
+
+        mechanism: None if they could not be had.
+        """
+        if mechanism is not None and mechanism.distrusts:
+            return error  # who answers is not the right broker: no refusal
+        if self._tokens is not None and mechanism is not None:
+            self._tokens.refused(mechanism.secrets[0])
+        left_s = self._refusals.refused(peer, self._handler.monotonic())
+        if not left_s:
+            return error
+        text = f"{error}; this client got in before: it tries for {left_s:.3g} s more (sasl_retry_timeout_ms)"
+        log.log(logging.WARNING if left_s == self._patience_s else logging.DEBUG, "%s", text)
+        again = ConnectionFailedError(text, broker=error.broker)
+        again.__cause__ = error
+        return again
 
     def _scram(self) -> Mechanism:
         import secrets  # with hashes and big numbers: whoever needs no SCRAM starts faster without them
@@ -72,8 +106,8 @@ class Credentials:
 
     def _bearer(self, deadline: float) -> OAuthBearer:
         extensions = dict(self._config.sasl_oauth_extensions or {})
-        if self._endpoint is not None:
-            return OAuthBearer(self._endpoint.token(deadline), extensions)
+        if self._tokens is not None:
+            return OAuthBearer(self._tokens.token(deadline), extensions)
         provider = self._config.sasl_oauth_token_provider
         name = "sasl_oauth_token_provider"
         token = _text(name, _asked(name, getattr(provider, "token", provider)))
@@ -82,19 +116,36 @@ class Credentials:
             extensions.update(_mapping(f"{name}.extensions()", _asked(f"{name}.extensions()", more)))
         return OAuthBearer(token, extensions)
 
-    def _signed(self) -> str:
+    def _sign(self) -> tuple[Secret, float]:
+        """A token, and when it is over: seconds since the epoch."""
         try:
-            token, _ = self._library.generate_auth_token(self._config.sasl_aws_region)
+            token, until_ms = _signed_token(self._library, self._config)
         except Exception as exc:  # of a library, whose texts say what is missing
             found = "AWS_MSK_IAM, with what botocore finds (AWS_PROFILE, a role, ...),"
             raise AuthenticationError(f"{found} gave no credentials: {type(exc).__name__}: {exc}") from exc
-        return _text("AWS_MSK_IAM", token)
+        return _text("AWS_MSK_IAM", token), until_ms / 1000 if isinstance(until_ms, (int, float)) else 0.0
 
     def _security_context(self, host: str) -> Any:
         gssapi = self._library
         principal = f"{self._config.sasl_kerberos_service_name}@{self._config.sasl_kerberos_domain_name or host}"
         name = gssapi.Name(principal, gssapi.NameType.hostbased_service).canonicalize(gssapi.MechType.kerberos)
         return gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos)
+
+
+class SignedTokens(Tokens):
+    """The tokens of one client that AWS signs. sign(): a token, and when it is over, seconds since the epoch.
+
+    Signing may ask a service of AWS for credentials, which answers only so often: the connections of a client share a token.
+    """
+
+    def __init__(self, handler: Handler, sign: Callable[[], tuple[Secret, float]]) -> None:
+        super().__init__(handler, "AWS_MSK_IAM")
+        self._sign = sign
+
+    def _ask(self, deadline: float) -> Token:
+        asked_at = self._handler.monotonic()
+        token, until = self._handler.offload(self._sign)
+        return Token.of(token, asked_at, max(0.0, until - self._handler.time()))
 
 
 def _endpoint(handler: Handler, config: ClientConfig) -> TokenEndpoint:
@@ -113,6 +164,16 @@ def _load(mechanism: str) -> Any:
         raise ConfigurationError(
             f"sasl_mechanism={mechanism!r} needs the package {module.partition('.')[0]}: pip install '{extra}' ({exc})"
         ) from exc
+
+
+def _signed_token(signer: Any, config: ClientConfig) -> Any:
+    """What Amazon's signer gives for the profile or the role of the options, else for what botocore finds: (token, when it is over in ms)."""
+    if config.sasl_aws_profile is not None:
+        return signer.generate_auth_token_from_profile(config.sasl_aws_region, config.sasl_aws_profile)
+    if config.sasl_aws_role_arn is not None:
+        session = [] if config.sasl_aws_role_session_name is None else [config.sasl_aws_role_session_name]
+        return signer.generate_auth_token_from_role_arn(config.sasl_aws_region, config.sasl_aws_role_arn, *session)
+    return signer.generate_auth_token(config.sasl_aws_region)
 
 
 def _asked(name: str, ask: Callable[[], Any]) -> Any:

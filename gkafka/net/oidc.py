@@ -1,4 +1,4 @@
-"""Tokens from an OAuth 2.0 token endpoint by the client's own credentials (RFC 6749, section 4.4), over https alone.
+"""Tokens from an OAuth 2.0 token endpoint by the client's own credentials (RFC 6749, section 4.4), over https, or http on this machine.
 
 The connection is one of the handler's streams, so that it is cooperative and ends by its deadline; the standard library reads the answer. No
 redirect is followed: the client's secret goes to the URL that the options name and to nobody else.
@@ -9,105 +9,62 @@ from __future__ import annotations
 import base64
 import io
 import json
-from copy import copy
 from http.client import HTTPException, HTTPResponse, IncompleteRead
-from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote_plus, urlencode
 
 import gkafka
 from gkafka.config import ClientConfig, Secret, is_utf8
-from gkafka.core.sasl import TOKEN, masked
+from gkafka.core.sasl import TOKEN, masked, remarks
 from gkafka.escaping import escaped
 from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TokenEndpointError
-from gkafka.handlers import Future, Handler, Stream
+from gkafka.handlers import Handler, Stream
 from gkafka.logs import get_logger
-from gkafka.net.authenticator import without_frames
 from gkafka.net.stream import open_stream
 from gkafka.net.tlscontext import check_tls
-from gkafka.sasloptions import token_endpoint
+from gkafka.net.tokens import Token, Tokens
+from gkafka.oauthoptions import form_fields, token_endpoint
+from gkafka.sasloptions import seems_secret
 
 __all__ = ["TokenEndpoint"]
 
 log = get_logger(__name__)
 LONGEST_ANSWER = 1 << 18  # bytes, headers included
-FRESH = 0.8  # of a token's lifetime: after that a new one is asked for
 LIFETIME_S = 60.0  # of a token whose endpoint does not say
 LONGEST_TEXT = 200  # characters of its own words that an error repeats
-AGAIN_S = 1.0  # so long a failure is told again without asking: each connection to each broker wants a token
+CHECK = (
+    "check sasl_oauth_client_id, its secret and the scope; some endpoints want sasl_oauth_audience, or the secret in the form: "
+    "sasl_oauth_client_auth='client_secret_post'"
+)
 
 
-class Token(NamedTuple):
-    """text: a Secret; fresh_until: monotonic seconds."""
-
-    text: Secret
-    fresh_until: float
-
-
-class TokenEndpoint:
-    """One client's tokens. Whoever needs one while it is being asked for waits for the same answer."""
+class TokenEndpoint(Tokens):
+    """The tokens of one client that asks an endpoint for them."""
 
     def __init__(self, handler: Handler, config: ClientConfig) -> None:
-        self._handler = handler
         self._config = config
-        self._host, self._port, self._path = _place(config.sasl_oauth_token_endpoint_url or "")
-        self._tls = ClientConfig(security_protocol="SSL", ssl_cafile=config.sasl_oauth_cafile)
-        try:
-            check_tls(self._tls)
-        except ConfigurationError as exc:
-            raise ConfigurationError(str(exc).replace("ssl_cafile", "sasl_oauth_cafile")) from exc
-        self._where = f"token endpoint {self._host}:{self._port}"
-        self._lock = handler.Mutex()
-        self._token: Token | None = None
-        self._asking: Future | None = None
-        self._failure: Exception | None = None
-        self._ask_again_at = -inf
+        self._endpoint = token_endpoint(config.sasl_oauth_token_endpoint_url or "")
+        self._fields = form_fields(config.sasl_oauth_form_fields)
+        self._way = ClientConfig(
+            security_protocol="SSL" if self._endpoint.is_encrypted else "PLAINTEXT",
+            ssl_cafile=config.sasl_oauth_cafile if self._endpoint.is_encrypted else None,
+            proxy_url=config.sasl_oauth_proxy_url,
+        )
+        if self._way.uses_tls:
+            try:
+                check_tls(self._way)
+            except ConfigurationError as exc:
+                raise ConfigurationError(_named(str(exc))) from exc
+        super().__init__(handler, f"token endpoint {self._endpoint.host}:{self._endpoint.port}")
         self._said = Secret()  # the client's secret that was sent last
-
-    def token(self, deadline: float) -> Secret:
-        """A token for an authentication that begins now. deadline: monotonic seconds.
-
-        Raises AuthenticationError if the endpoint refuses, TokenEndpointError, TlsError or KafkaTimeoutError if it cannot be had.
-        """
-        with self._lock:
-            if self._token is not None and self._handler.monotonic() < self._token.fresh_until:
-                return self._token.text
-            if self._failure is not None and self._handler.monotonic() < self._ask_again_at:
-                raise copy(self._failure) from self._failure.__cause__
-            asking, mine = self._asking, self._asking is None
-            if asking is None:
-                asking = self._asking = self._handler.Future()
-        if not mine:
-            answered: Secret = asking.result(max(0.0, deadline - self._handler.monotonic()))
-            return answered
-        try:
-            token = self._ask(deadline)
-        except BaseException as exc:
-            error = exc if isinstance(exc, Exception) else TokenEndpointError(f"{self._where}: whoever asked it was stopped")
-            if isinstance(exc, KafkaException):
-                self._failure, self._ask_again_at = copy(exc), self._handler.monotonic() + AGAIN_S
-                self._failure.__cause__ = exc.__cause__
-                without_frames(self._failure)
-            self._asked(asking)
-            asking.set_exception(error)
-            raise
-        self._token, self._failure = token, None
-        self._asked(asking)
-        asking.set(token.text)
-        return token.text
-
-    def _asked(self, asking: Future) -> None:
-        with self._lock:
-            if self._asking is asking:
-                self._asking = None
 
     def _ask(self, deadline: float) -> Token:
         asked_at = self._handler.monotonic()
         request = self._request()
         try:
-            stream = open_stream(self._handler, self._host, self._port, deadline=deadline, config=self._tls)
+            stream = open_stream(self._handler, self._endpoint.host, self._endpoint.port, deadline=deadline, config=self._way)
         except KafkaException as exc:
-            raise (TokenEndpointError if exc.retriable else type(exc))(f"{self._where}: {exc}") from exc
+            raise (TokenEndpointError if exc.retriable else type(exc))(f"{self._where}: {_named(str(exc))}") from exc
         unreadable = ""
         try:
             stream.send_all([request], deadline)
@@ -122,9 +79,38 @@ class TokenEndpoint:
             raise TokenEndpointError(f"{self._where}: no answer that can be read: {unreadable}")
         token, lifetime_s = self._read(status, body)
         log.debug("%s: a new token, for %s s", self._where, lifetime_s)
-        return Token(token, asked_at + FRESH * lifetime_s)
+        return Token.of(token, asked_at, lifetime_s)
 
     def _request(self) -> bytes:
+        """The whole request. It holds the secret: what comes out of an authentication has lost the frames of these functions."""
+        who = self._who()
+        in_form = self._config.sasl_oauth_client_auth == "client_secret_post"
+        body = urlencode({**self._form(), **(who if in_form else {})})
+        lines = [
+            f"POST {self._endpoint.path.reveal()} HTTP/1.1",
+            f"Host: {self._endpoint.netloc}",
+            *_authorization({} if in_form else who),
+            "Content-Type: application/x-www-form-urlencoded",
+            f"Content-Length: {len(body)}",
+            "Accept: application/json",
+            f"User-Agent: gkafka/{gkafka.__version__}",
+            "Connection: close",
+        ]
+        return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+    def _form(self) -> dict[str, str]:
+        """The fields of the request, without those that say who asks."""
+        asked = {"scope": self._config.sasl_oauth_scope, "audience": self._config.sasl_oauth_audience}
+        further = {name: value.reveal() for name, value in self._fields.items()}
+        return {"grant_type": "client_credentials", **{name: value for name, value in asked.items() if value}, **further}
+
+    def _who(self) -> dict[str, str]:
+        """The client's id and secret, as the fields that hold them; nothing where an endpoint on this machine knows who asks."""
+        if self._config.sasl_oauth_client_secret is None:
+            return {}
+        return {"client_id": self._config.sasl_oauth_client_id or "", "client_secret": self._secret().reveal()}
+
+    def _secret(self) -> Secret:
         secret = self._config.sasl_oauth_client_secret
         if callable(secret):
             try:
@@ -134,24 +120,7 @@ class TokenEndpoint:
         if not isinstance(secret, str) or not is_utf8(secret):
             raise AuthenticationError(f"sasl_oauth_client_secret gave no text that can be sent, but {type(secret).__name__}")
         self._said = Secret(secret)
-        text = self._said.reveal()
-        who = f"{quote_plus(self._config.sasl_oauth_client_id or '')}:{quote_plus(text)}"
-        form = {"grant_type": "client_credentials"}
-        if self._config.sasl_oauth_scope:
-            form["scope"] = self._config.sasl_oauth_scope
-        body = urlencode(form)
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        lines = [
-            f"POST {self._path.reveal()} HTTP/1.1",
-            f"Host: {host}" + (f":{self._port}" if self._port != 443 else ""),
-            f"Authorization: Basic {base64.b64encode(who.encode()).decode()}",
-            "Content-Type: application/x-www-form-urlencoded",
-            f"Content-Length: {len(body)}",
-            "Accept: application/json",
-            f"User-Agent: gkafka/{gkafka.__version__}",
-            "Connection: close",
-        ]
-        return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+        return self._said
 
     def _answer(self, stream: Stream, deadline: float) -> tuple[int, bytes]:
         response = HTTPResponse(_Socket(stream, deadline), method="POST")  # type: ignore[arg-type]
@@ -185,18 +154,26 @@ class TokenEndpoint:
             raise TokenEndpointError(text)
         if 300 <= status < 400:
             raise AuthenticationError(f"{text}; no redirect is followed: give as sasl_oauth_token_endpoint_url where it leads to")
-        raise AuthenticationError(f"{text}; check sasl_oauth_client_id, its secret and the scope")
+        remark = remarks({"the client's id": self._config.sasl_oauth_client_id, "the client's secret": self._said})
+        raise AuthenticationError(f"{text}; {remark or CHECK}")
 
     def _shown(self, text: str) -> str:
-        """The endpoint's words, without what it may have repeated of the client's secret."""
-        said = self._said.reveal()
-        return escaped(masked(text, [self._said, Secret(quote_plus(said))]), LONGEST_TEXT)
+        """The endpoint's words, without what it may have repeated of the client's secrets."""
+        secrets = [self._said, *(value for name, value in self._fields.items() if seems_secret(name) or "assertion" in name)]
+        return escaped(masked(text, [*secrets, *(Secret(quote_plus(secret.reveal())) for secret in secrets)]), LONGEST_TEXT)
 
 
-def _place(url: str) -> tuple[str, int, Secret]:
-    """(host, port, path with query): what stands in a query may be a key."""
-    parts = token_endpoint(url)
-    return parts.hostname or "", parts.port or 443, Secret((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+def _authorization(who: dict[str, str]) -> list[str]:
+    """The header of HTTP Basic; RFC 6749, section 2.3.1, has both parts encoded as in a form."""
+    if not who:
+        return []
+    pair = ":".join(map(quote_plus, who.values()))
+    return [f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}"]
+
+
+def _named(text: str) -> str:
+    """An error of the connection to the endpoint, with the names of the endpoint's options."""
+    return text.replace("proxy_url", "sasl_oauth_proxy_url").replace("ssl_cafile", "sasl_oauth_cafile")
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -30,6 +30,8 @@ def check_client(config: ClientConfig) -> None:
     check_sasl(config)
     if config.proxy_url is not None:
         parse_proxy_url(config.proxy_url)
+    if config.sasl_oauth_proxy_url is not None:
+        _check_proxy("sasl_oauth_proxy_url", config.sasl_oauth_proxy_url)
     if config.uses_tls:
         from gkafka.net.tlscontext import check_tls  # ssl is imported only by those who use it
 
@@ -37,6 +39,17 @@ def check_client(config: ClientConfig) -> None:
     for option in ("broker_version", "max_broker_version"):
         if (said := getattr(config, option)) is not None:
             Versions.for_broker(said, option)
+
+
+def _check_proxy(name: str, url: str) -> None:
+    """What parse_proxy_url() checks, of an option with this name."""
+    try:
+        parse_proxy_url(url)
+    except ConfigurationError as exc:
+        wrong = str(exc).replace("proxy_url", name)
+    else:
+        return
+    raise ConfigurationError(wrong)
 
 
 def source_of(host: Any, port: Any) -> tuple[str, int] | None:

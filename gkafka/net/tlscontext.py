@@ -215,7 +215,7 @@ class _Pem:
             "NO_CERTIFICATE_OR_CRL_FOUND": "the file holds no certificate in PEM form",
         }
         if may_be_locked:
-            wrong = "ssl_password does not open the key"
+            wrong = "ssl_password does not open the key (a line break at its end, as of a file, would be a part of it)"
             # OpenSSL 3 gives no reason for an encrypted PKCS8 key.
             hints |= {"BAD_DECRYPT": wrong, "BAD_PASSWORD_READ": wrong, "": f"{wrong}, or the file is damaged"}
         return hints.get(reason, damaged)

@@ -1,4 +1,4 @@
-"""Where a batch that a broker finds too large is cut (KIP-126): shared by both implementations."""
+"""Where a batch is cut that a broker finds too large (KIP-126), or some of whose records it refuses (KIP-467): shared by both implementations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gkafka.records._check import HEADER_BYTES, record_size, varint_size
 from gkafka.records._results import Record
 
-__all__ = ["Cut", "cuts"]
+__all__ = ["Cut", "before", "cuts"]
 
 
 class Cut(NamedTuple):
@@ -22,10 +22,17 @@ class Cut(NamedTuple):
     turns: int
 
 
+def before(index: int) -> int:
+    """Return the limit with which Batch.split() makes two parts, the second of which begins with record number index, 1 or more."""
+    return -index
+
+
 def cuts(rows: list[Record], limit: int) -> list[Cut]:
-    """At least two parts of about the same size, of at most about limit bytes each where that is possible; none is empty."""
-    sizes = [_size(row) for row in rows]
-    bounds = [0, *_bounds(sizes, limit), len(rows)]
+    """At least two parts of about the same size, of at most about limit bytes each where that is possible; none is empty. A limit below 0 is
+    one of `before`.
+    """
+    inner = _bounds([_size(row) for row in rows], limit) if limit >= 0 else (-limit,)
+    bounds = [0, *inner, len(rows)]
     return [_cut(first, rows[first:last]) for first, last in pairwise(bounds)]
 
 

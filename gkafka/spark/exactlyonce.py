@@ -139,7 +139,7 @@ def write_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], task: Ta
 
 def read_mark(client: KafkaClient, name: str) -> Mark:
     """What a task has written last. Waits while a transaction that may hold the mark is open. Raises KafkaException."""
-    found = client.admin().list_group_offsets(name)
+    found = client.admin().list_group_offsets(name, require_stable=True)
     newest = max(found.values(), key=lambda committed: committed.offset, default=None)
     if newest is None or newest.offset < 0:
         return Mark(-1, None)

@@ -22,20 +22,6 @@ OTHER_WORDS = {
     "retryintervalms": "fetchOffset.retryIntervalMs",
 }
 """What is meant by words that look like nothing else, as `_squeezed` has them."""
-STORE = "kafka.ssl.{0}.location' with 'kafka.ssl.{0}.type=PEM"
-OF_LIBRDKAFKA = {
-    "ssl.ca.location": STORE.format("truststore"),
-    "ssl.ca.pem": "kafka.ssl.truststore.certificates' with 'kafka.ssl.truststore.type=PEM",
-    "ssl.certificate.location": STORE.format("keystore"),
-    "ssl.key.location": "kafka.ssl.keyfile",
-    "sasl.mechanisms": "kafka.sasl.mechanism",
-    "enable.ssl.certificate.verification": "kafka.tls.verify",
-    "compression.codec": "kafka.compression.type",
-    "queue.buffering.max.ms": "kafka.linger.ms",
-    "message.timeout.ms": "kafka.delivery.timeout.ms",
-    "message.max.bytes": "kafka.max.request.size",
-}
-"""Its properties that Java's clients call otherwise. One that stands for two has the quotes between them."""
 
 
 def meant_option(key: str, names: Mapping[str, str], properties: Mapping[str, str], others: Iterable[str], topic: str) -> str | None:
@@ -56,7 +42,7 @@ def meant_option(key: str, names: Mapping[str, str], properties: Mapping[str, st
         return _did_you_mean(found)
     if name != key:
         return None
-    if word := OF_LIBRDKAFKA.get(dotted) or OTHER_WORDS.get(_squeezed(name)):
+    if word := OTHER_WORDS.get(_squeezed(name)):
         if word.startswith("kafka."):
             return _of_a_property(word.removeprefix("kafka."), properties)
         return _did_you_mean(word) if word in names.values() else _of_the_other_direction(word, topic)
@@ -70,8 +56,6 @@ def meant_option(key: str, names: Mapping[str, str], properties: Mapping[str, st
 
 def meant_property(name: str, known: Iterable[str]) -> str:
     """The same for a property without a meaning. name: without its "kafka."; known: all that there are, so too."""
-    if name.replace("_", ".") in OF_LIBRDKAFKA:
-        return _did_you_mean(OF_LIBRDKAFKA[name.replace("_", ".")])
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return _did_you_mean(f"kafka.{near[0]}") if near else "; docs/spark.md lists what is known"
 

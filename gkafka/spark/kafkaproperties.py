@@ -13,13 +13,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gkafka import javanames
+from gkafka.clientproperties import typed as typed_from_text
 from gkafka.common import IsolationLevel
-from gkafka.config import ClientConfig, ConsumerConfig, check, ineffective_tls_option, is_pem_text, unconfirmed_tls_option
+from gkafka.config import (
+    ClientConfig,
+    ConsumerConfig,
+    NativeConsumerConfig,
+    ProducerConfig,
+    Secret,
+    check,
+    ineffective_tls_option,
+    is_pem_text,
+    unconfirmed_tls_option,
+)
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
-from gkafka.jaas import client_options as jaas_options
-from gkafka.javanames import CLIENT_NAMES
-from gkafka.sasloptions import check_sasl
+from gkafka.jaas import mechanism_of, read_login
+from gkafka.javanames import BUFFERS, CLIENT_NAMES, HANDLERS, NAMES, canonical, fields_of, is_so_here, why_no_effect, why_refused
+from gkafka.sasloptions import check_sasl, hide_secrets, with_region
 from gkafka.spark.hints import meant_property
 from gkafka.spark.values import whole_number
 
@@ -46,123 +58,42 @@ JAVA_NAMES = {
     "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_endpoint_url",
     "sasl.oauthbearer.scope": "sasl_oauth_scope",
 }
-"""Properties of Java's consumer -> client options of gkafka; those that are read from text, and so are named here."""
+"""Properties of Java's clients and of librdkafka -> client options of gkafka."""
 
 PROPERTY_OF = {option: name for name, option in reversed(JAVA_NAMES.items())}
 """The other way round: of several the first."""
 CLIENT_OPTION = re.compile(r"\b((?:security|sasl)_[a-z_]+|allow_plaintext_credentials)\b")
 
-NOT_FROM_TEXT = ("ssl_context", "source_address", "auto_create_topics", "sasl_oauth_token_provider", "sasl_oauth_extensions")
+NOT_FROM_TEXT = ("ssl_context", "source_address", "socket_options", "auto_create_topics", "sasl_oauth_token_provider")
 
 NO_GROUP = "gkafka reads without a consumer group"
 CLIENT_NO_EFFECT = {
-    "client.dns.lookup": "all addresses of a name are tried",
+    **{
+        name: why
+        for name, why in javanames.NO_EFFECT.items()
+        if not re.search(r"serializer$|^interceptor\.classes$|^max\.poll\.records$", name)
+    },
     **dict.fromkeys(("retry.backoff.ms", "retry.backoff.max.ms"), "gkafka has its own pauses between retries"),
-    **dict.fromkeys(("receive.buffer.bytes", "send.buffer.bytes"), "the system sizes the buffers of sockets"),
-    "socket.connection.setup.timeout.max.ms": "each attempt to connect has socket.connection.setup.timeout.ms",
-    **dict.fromkeys(
-        ("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"),
-        "a client whose brokers are away asks the bootstrap servers, too, always",
-    ),
-    "ssl.protocol": "TLS 1.2 and 1.3 are spoken",
-    **dict.fromkeys(
-        ("ssl.provider", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation"),
-        "TLS is that of Python's ssl module",
-    ),
-    **dict.fromkeys(
-        (
-            "sasl.oauthbearer.clock.skew.seconds",
-            "sasl.oauthbearer.expected.audience",
-            "sasl.oauthbearer.expected.issuer",
-            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-            "sasl.oauthbearer.jwks.endpoint.url",
-            "sasl.oauthbearer.scope.claim.name",
-            "sasl.oauthbearer.sub.claim.name",
-        ),
-        "a broker checks tokens, a client does not",
-    ),
-    "sasl.oauthbearer.header.urlencode": "id and secret are URL-encoded, always, as RFC 6749 has it",
-    **dict.fromkeys(
-        (
-            "sasl.login.refresh.window.factor",
-            "sasl.login.refresh.window.jitter",
-            "sasl.login.refresh.min.period.seconds",
-            "sasl.login.refresh.buffer.seconds",
-            "sasl.login.connect.timeout.ms",
-            "sasl.login.read.timeout.ms",
-            "sasl.login.retry.backoff.ms",
-            "sasl.login.retry.backoff.max.ms",
-        ),
-        "gkafka asks for a token when four fifths of the last one's life are over",
-    ),
-    **dict.fromkeys(
-        (
-            "sasl.kerberos.kinit.cmd",
-            "sasl.kerberos.min.time.before.relogin",
-            "sasl.kerberos.ticket.renew.jitter",
-            "sasl.kerberos.ticket.renew.window.factor",
-        ),
-        "tickets are those of the environment",
-    ),
-    **dict.fromkeys(
-        (
-            "auto.include.jmx.reporter",
-            "metric.reporters",
-            "metrics.num.samples",
-            "metrics.recording.level",
-            "metrics.sample.window.ms",
-            "enable.metrics.push",
-        ),
-        "gkafka has no such metrics",
-    ),
+    **dict.fromkeys(BUFFERS, "the system sizes the buffers of sockets"),
 }
 """Properties of any Java client that cannot change what is read or written: warned of, with the reason."""
-PRODUCERS = (
-    "ack.timeout.ms",
-    "acks",
-    "batch.size",
-    "buffer.memory",
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.type",
-    "compression.zstd.level",
-    "delivery.timeout.ms",
-    "enable.idempotence",
-    "key.serializer",
-    "linger.ms",
-    "max.block.ms",
-    "max.in.flight.requests.per.connection",
-    "max.request.size",
-    "metadata.max.idle.ms",
-    "partitioner.adaptive.partitioning.enable",
-    "partitioner.availability.timeout.ms",
-    "partitioner.class",
-    "partitioner.ignore.keys",
-    "retries",
-    "transaction.timeout.ms",
-    "transaction.two.phase.commit.enable",
-    "transactional.id",
-    "value.serializer",
-)
+OF_PRODUCERS = fields_of(ProducerConfig).keys() - fields_of(NativeConsumerConfig, ClientConfig).keys()
+OF_CONSUMERS = fields_of(NativeConsumerConfig).keys() - fields_of(ProducerConfig, ClientConfig).keys()
+PRODUCERS = {
+    *(name for name, option in NAMES.items() if option in OF_PRODUCERS),
+    *("ack.timeout.ms", "acks", "enable.idempotence", "key.serializer", "linger.ms", "max.block.ms", "metadata.max.idle.ms", "partitioner"),
+    *("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.ignore.keys", "retries"),
+    *("compression.level", "transaction.two.phase.commit.enable", "transactional.id", "value.serializer"),
+}
 """Properties of what writes alone: one set of options may serve both."""
 NO_EFFECT = {
     **CLIENT_NO_EFFECT,
-    **dict.fromkeys(PRODUCERS, "it is a property of producers, and this reads"),
+    **dict.fromkeys(sorted(PRODUCERS), "it is a property of producers, and this reads"),
     **dict.fromkeys(
         (
-            "session.timeout.ms",
-            "heartbeat.interval.ms",
-            "max.poll.interval.ms",
-            "max.poll.records",
-            "group.instance.id",
-            "group.protocol",
-            "group.remote.assignor",
-            "partition.assignment.strategy",
-            "auto.commit.interval.ms",
-            "share.acknowledgement.mode",
-            "share.acquire.mode",
+            *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "group.instance.id"),
+            *("group.protocol", "group.remote.assignor", "partition.assignment.strategy", "auto.commit.interval.ms"),
+            *("auto.commit.enable", "share.acknowledgement.mode", "share.acquire.mode"),
         ),
         NO_GROUP,
     ),
@@ -170,6 +101,9 @@ NO_EFFECT = {
     "exclude.internal.topics": "internal topics are never read by pattern",
     "client.rack": "records are read from the partition's leader",
     "fetch.min.bytes": "a fetch is answered as soon as there are records",
+    **dict.fromkeys(
+        ("queued.min.messages", "queued.max.messages.kbytes", "fetch.error.backoff.ms"), "a task fetches what it is to read, and no more"
+    ),
 }
 """Those of what reads."""
 
@@ -189,40 +123,6 @@ REFUSED = {
 """What the JVM connector refuses, in its words."""
 
 NO_STORE = "gkafka reads PEM, not Java key stores"
-NO_CLASS = "gkafka loads no Java class: leave it out"
-ASSERTION = "sasl.oauthbearer.assertion."
-NOT_HERE = {
-    **dict.fromkeys(
-        (
-            f"{ASSERTION}algorithm",
-            f"{ASSERTION}claim.aud",
-            f"{ASSERTION}claim.exp.seconds",
-            f"{ASSERTION}claim.iss",
-            f"{ASSERTION}claim.jti.include",
-            f"{ASSERTION}claim.nbf.seconds",
-            f"{ASSERTION}claim.sub",
-            f"{ASSERTION}file",
-            f"{ASSERTION}private.key.file",
-            f"{ASSERTION}private.key.passphrase",
-            f"{ASSERTION}template.file",
-        ),
-        "tokens are asked for by an id and its secret: give kafka.sasl.oauthbearer.client.credentials.client.id and ...client.secret",
-    ),
-    **dict.fromkeys(
-        (
-            "security.providers",
-            "ssl.engine.factory.class",
-            "sasl.login.class",
-            "sasl.oauthbearer.jwt.retriever.class",
-            "sasl.oauthbearer.jwt.validator.class",
-        ),
-        NO_CLASS,
-    ),
-    "config.providers": f"{NO_CLASS}, and give the values themselves",
-    "ssl.cipher.suites": "Java's names of cipher suites are not those of Python's TLS: give kafka.ssl.ciphers, in OpenSSL's words",
-    "ssl.truststore.password": f"{NO_STORE}: a PEM file of certificates has no password; leave it out",
-    "ssl.keystore.password": f"{NO_STORE}: give the pass phrase of the key in kafka.ssl.key.password",
-}
 
 
 @dataclass(frozen=True)
@@ -253,8 +153,11 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
         client=client,
         isolation=values.get("isolation.level", IsolationLevel.READ_UNCOMMITTED),
         check_crcs=values.get("check.crcs", True),
-        fetch_bytes=min(values.get("max.partition.fetch.bytes", FETCH_BYTES), values.get("fetch.max.bytes", 1 << 30)),
-        fetch_wait_ms=values.get("fetch.max.wait.ms", 500),
+        fetch_bytes=min(
+            values.get("max.partition.fetch.bytes", values.get("fetch.message.max.bytes", FETCH_BYTES)),
+            values.get("fetch.max.bytes", 1 << 30),
+        ),
+        fetch_wait_ms=values.get("fetch.max.wait.ms", values.get("fetch.wait.max.ms", 500)),
         idle_ms=values.get("connections.max.idle.ms", IDLE_MS),
         group_id=values.get("group.id"),
         warnings=tuple(warnings),
@@ -286,20 +189,30 @@ def client_options(
     for name, text in given.items():
         if name in readers:
             values[name] = readers[name](name, text)
+        elif is_so_here(name, text):
+            continue
         elif name in no_effect:
             warnings.append(f"kafka.{name} has no effect: {no_effect[name]}")
+        elif (why := why_no_effect(name)) is not None:
+            warnings.append(f"kafka.{name} has no effect: {why}")
         else:
-            option = _client_option(name, [*readers, *no_effect])
+            option = _client_option(name, text, [*readers, *no_effect])
             if option in client:
                 raise ConfigurationError(f"kafka.{name} is given twice (it is another spelling of {option!r})")
             client[option] = typed(ClientConfig, option, name, text)
             spelled[option] = name
+    mechanism = mechanism_of(client.get("sasl_mechanism"), *(values[name] for name in HANDLER_CLASSES if name in values))
+    if mechanism is not None:
+        client["sasl_mechanism"] = mechanism
     if "sasl.jaas.config" in given:
-        _take_jaas(given["sasl.jaas.config"], client, spelled)
+        warnings += _take_jaas(given["sasl.jaas.config"], client, spelled)
     _check_stores(given, values)
     if "security.protocol" in values:
         client["security_protocol"] = values["security.protocol"]
     _check_security(client, spelled)
+    _check_schemes(values["bootstrap.servers"], client)
+    if (region := with_region(ClientConfig(**client), values["bootstrap.servers"]).sasl_aws_region) is not None:
+        client["sasl_aws_region"] = region
     _check_sasl(client)
     return values, client, warnings
 
@@ -309,36 +222,46 @@ def known_properties(readers: Iterable[str], no_effect: Mapping[str, str], refus
     not to be given, "" if it may be.
     """
     own = {field.name.replace("_", ".") for field in dataclasses.fields(ClientConfig)} - {name.replace("_", ".") for name in NOT_FROM_TEXT}
+    plain = [
+        name for name in (*readers, *JAVA_NAMES, *own) if not name.endswith(".extensions")
+    ]  # of a token: they may be keys, which nothing shows
     return {
-        **dict.fromkeys([*readers, *JAVA_NAMES, *own], ""),
+        **dict.fromkeys(plain, ""),
         **{name: f"kafka.{name} has no effect: {why}; leave it out" for name, why in no_effect.items()},
-        **{name: f"kafka.{name}: {why}" for name, why in NOT_HERE.items()},
+        **{name: f"kafka.{name}: {why.format('kafka.')}" for name, why in javanames.REFUSED.items() if name not in readers},
         **refused,
     }
 
 
 # -- one property ------------------------------------------------------------------------------------------------------
-def _client_option(name: str, others: Iterable[str]) -> str:
+def _client_option(name: str, text: str, others: Iterable[str]) -> str:
     """The field of ClientConfig that a property means. Raises ConfigurationError with what to do instead."""
-    if name in NOT_HERE:
-        raise ConfigurationError(f"kafka.{name}: {NOT_HERE[name]}")
+    if (why := why_refused(name, text, "kafka.")) is not None:
+        raise ConfigurationError(f"kafka.{name}: {why}")
     own = {field.name for field in dataclasses.fields(ClientConfig)} - set(NOT_FROM_TEXT)
-    option = JAVA_NAMES.get(name, name.replace(".", "_"))
-    if option not in own:
+    option = JAVA_NAMES.get(name) or canonical(name)
+    if option not in own or name in ("auto.create.topics", "auto_create_topics"):
         known = [*JAVA_NAMES, *(spelling.replace("_", ".") for spelling in [*others, *own])]
         raise ConfigurationError(f"kafka.{name}: unknown property{meant_property(name, known)}")
     return option
 
 
-def typed(config: type[Any], option: str, name: str, text: str) -> Any:
-    """A property's text as the value of an option of this config class, checked. Raises ConfigurationError naming kafka.<name>."""
+def typed(config: type[Any], option: str, name: str, text: str, *, factor: int = 1) -> Any:
+    """A property's text as the value of an option of this config class, checked. factor: how many of the option's unit one of the property's is.
+
+    Raises ConfigurationError naming kafka.<name>.
+    """
+    if option == "sasl_oauth_extensions":
+        return typed_from_text(config, option, f"kafka.{name}", text)
     meta = next(field for field in dataclasses.fields(config) if field.name == option).metadata
     value: Any = text
     if meta["low"] is not None:
-        value = _number(name, text)
+        value = _number(name, text) * factor
     elif bool in meta["types"]:
         value = _boolean(name, text)
-    return check(f"kafka.{name}", value, meta)
+    found = check(f"kafka.{name}", value, meta)
+    # Of a name that Spark's options did not know the value was hidden before anybody knew what it is.
+    return hide_secrets({option: found.reveal()})[option] if isinstance(found, Secret) else found
 
 
 def _number(name: str, text: str) -> int:
@@ -365,6 +288,13 @@ def _hosts(name: str, text: str) -> str:
         shown = "" if "@" in text else f"={text!r}"  # what stands before it may be a password
         raise ConfigurationError(f"kafka.{name}{shown}: {exc}") from exc
     return text.strip()
+
+
+def _check_schemes(hosts: str, client: Mapping[str, Any]) -> None:
+    try:
+        parse_hosts(hosts, client.get("security_protocol", "PLAINTEXT"))
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"kafka.bootstrap.servers: {by_properties(str(exc).removeprefix('hosts: '))}") from None
 
 
 def _isolation(name: str, text: str) -> IsolationLevel:
@@ -469,12 +399,15 @@ def _check_security(client: Mapping[str, Any], spelled: Mapping[str, str]) -> No
         )
 
 
-def _take_jaas(text: str, client: dict[str, Any], spelled: dict[str, str]) -> None:
-    for option, value in jaas_options(text, client.get("sasl_mechanism"), prefix="kafka.").items():
+def _take_jaas(text: str, client: dict[str, Any], spelled: dict[str, str]) -> list[str]:
+    """Warnings of what has no effect in the line."""
+    login = read_login(text, client.get("sasl_mechanism"), prefix="kafka.")
+    for option, value in login.options.items():
         if option in client:
             raise ConfigurationError(f"kafka.{spelled[option]} is given in kafka.sasl.jaas.config, too: leave one out")
         client[option] = value
         spelled[option] = "sasl.jaas.config"
+    return [f"kafka.sasl.jaas.config: {name} has no effect: the login modules of Java are not used" for name in login.passed]
 
 
 def _check_sasl(client: Mapping[str, Any]) -> None:
@@ -493,19 +426,16 @@ def by_properties(text: str) -> str:
 def _handler_class(name: str, text: str) -> str:
     """What Java needs a class for, gkafka does by itself. Another class does what nobody here knows."""
     if text.rpartition(".")[2] not in HANDLERS:
-        raise ConfigurationError(
-            f"kafka.{name}: gkafka loads no Java class but does what {' and '.join(HANDLERS)} do; give the credentials by kafka.sasl.jaas.config or the options of KafkaClient"
-        )
+        raise ConfigurationError(f"kafka.{name}: {why_refused(name, '', 'kafka.')}")
     return text
 
 
-HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerLoginCallbackHandler")
+HANDLER_CLASSES = ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class")
 CLIENT_READERS: dict[str, Callable[[str, str], Any]] = {
     "bootstrap.servers": _hosts,
     "security.protocol": _security_protocol,
     "sasl.jaas.config": lambda _name, text: text,  # as it is: it may be a Secret
-    "sasl.client.callback.handler.class": _handler_class,
-    "sasl.login.callback.handler.class": _handler_class,
+    **dict.fromkeys(HANDLER_CLASSES, _handler_class),
     "connections.max.idle.ms": _idle_ms,
     "ssl.truststore.type": _text,
     "ssl.keystore.type": _text,
@@ -520,7 +450,9 @@ READERS: dict[str, Callable[[str, str], Any]] = {
     "check.crcs": _boolean,
     "fetch.max.bytes": _bytes,
     "max.partition.fetch.bytes": _bytes,
+    "fetch.message.max.bytes": _bytes,
     "fetch.max.wait.ms": _wait_ms,
+    "fetch.wait.max.ms": _wait_ms,
 }
 """Those of what reads."""
 PROPERTIES = known_properties(READERS, NO_EFFECT, REFUSED)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gkafka.common import IsolationLevel
 from gkafka.config import ProducerConfig
+from gkafka.javanames import COMPRESSION_LEVELS, FACTORS, NAMES
 from gkafka.spark import kafkaproperties as reading
 from gkafka.spark.kafkaproperties import (
     CLIENT_NO_EFFECT,
@@ -45,11 +46,13 @@ PRODUCER_NAMES = {
 }
 """Properties of the Java producer, and one of gkafka's own, as options of gkafka's producer."""
 
-LEVELS = {f"compression.{codec}.level": codec for codec in ("gzip", "lz4", "zstd")}
+LEVELS = COMPRESSION_LEVELS
+OTHER_NAMES = {name: option for name, option in NAMES.items() if option in set(PRODUCER_NAMES.values()) and name not in PRODUCER_NAMES}
+"""librdkafka's for the same."""
 NO_EFFECT = {
     **dict.fromkeys(
         {*reading.READERS, *reading.NO_EFFECT, *reading.REFUSED}
-        - {*CLIENT_READERS, *CLIENT_NO_EFFECT, *reading.PRODUCERS, "interceptor.classes"},
+        - {*CLIENT_READERS, *CLIENT_NO_EFFECT, *reading.PRODUCERS, *OTHER_NAMES, "interceptor.classes"},
         "it is a property of consumers, and this writes",
     ),
     **{name: why for name, why in CLIENT_NO_EFFECT.items() if name not in PRODUCER_NAMES},
@@ -65,6 +68,7 @@ REFUSED = {
     "Cast the column 'value' to string or binary.",
     "interceptor.classes": "Kafka option 'interceptor.classes' is not supported",
     "partitioner.class": f"Kafka option 'partitioner.class' is not supported: {COMPUTE}",
+    "partitioner": f"Kafka option 'partitioner' is not supported: {COMPUTE}",
     "partitioner.ignore.keys": "Kafka option 'partitioner.ignore.keys' is not supported: leave the column 'key' out, or compute the column 'partition'",
     "transactional.id": "Kafka option 'transactional.id' is not supported, tasks would fence each other: set exactlyOnce=transactional, and "
     "transactionalIdPrefix to choose how the ids begin",
@@ -84,7 +88,9 @@ class WriteProperties:
 def translate_for_writing(given: Mapping[str, str]) -> WriteProperties:
     """given: the properties without their "kafka.". Raises ConfigurationError."""
     values, client, warnings = client_options(given, READERS, NO_EFFECT, REFUSED, "consumer")  # the JVM connector says so in its sink, too
-    producer = {option: values[name] for name, option in PRODUCER_NAMES.items() if name in values}
+    producer = {option: values[name] for name, option in {**OTHER_NAMES, **PRODUCER_NAMES}.items() if name in values}
+    if "compression.level" in values and "compression" in producer:
+        producer["compression_level"] = values["compression.level"]
     for name, codec in LEVELS.items():
         if name in values and producer.get("compression") == codec:
             producer["compression_level"] = values[name]
@@ -109,16 +115,17 @@ def translate_for_writing(given: Mapping[str, str]) -> WriteProperties:
 def _reader(option: str) -> Callable[[str, str], Any]:
     def read(name: str, text: str) -> Any:
         text = text.strip().lower()
-        if option == "compression" and text == "none":
+        if option == "compression" and text in ("none", "inherit"):
             return None
-        return typed(ProducerConfig, option, name, text)
+        return typed(ProducerConfig, option, name, text, factor=FACTORS.get(name, 1))
 
     return read
 
 
 READERS: dict[str, Callable[[str, str], Any]] = {
     **CLIENT_READERS,
-    **{name: _reader(option) for name, option in PRODUCER_NAMES.items()},
+    **{name: _reader(option) for name, option in {**PRODUCER_NAMES, **OTHER_NAMES}.items()},
+    "compression.level": _reader("compression_level"),
     **{name: _reader("compression_level") for name in LEVELS},
 }
 PROPERTIES = known_properties(READERS, NO_EFFECT, REFUSED)

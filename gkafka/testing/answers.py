@@ -45,7 +45,7 @@ class Answers:
         self,
         state: State,
         listeners: dict[int, Listener],
-        served: dict[int, tuple[int, int]],
+        served: dict[int, dict[int, tuple[int, int]]],
         *,
         cluster_id: str,
         auto_create: bool,
@@ -136,7 +136,10 @@ class Answers:
 
     # -- the APIs
     def _api_versions(self, call: Call) -> Message:
-        keys = [apiversions.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in sorted(self._served.items())]
+        keys = [
+            apiversions.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(self._served[call.broker_id].items())
+        ]
         features = [
             apiversions.FinalizedFeatureKey(name="transaction.version", max_version_level=level, min_version_level=level)
             for level in [self._transaction_version]
@@ -263,7 +266,7 @@ class Answers:
             return response
         log = partition.log
         end = log.last_stable if isolation else log.end
-        newest, since = self._served[offsets.ListOffsetsRequest.API.key][1], _known_since(asked.timestamp)
+        newest, since = self._served[call.broker_id][offsets.ListOffsetsRequest.API.key][1], _known_since(asked.timestamp)
         if newest >= REFUSES_UNKNOWN_TIMES and call.request.version < since:
             response.error_code = UNSUPPORTED_VERSION
             return response

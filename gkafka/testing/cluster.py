@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -87,7 +87,10 @@ class MockCluster:
     copy, three at most where there are as many brokers). limits: api name -> the versions to serve, (lowest, highest), or None for "not
     at all"; those of administration (DescribeAcls, ...) are served only if they stand here, and by on(name, Reply(...)) alone.
     versions: serve what this release of Kafka does ("0.8.2" to "4.2"); on ApiVersions and whatever else it does not know 0.8.2
-    closes the connection, and 0.9.0 is silent on it from then on, as those are. auto_create: a topic that a Metadata request names comes into being. max_message_bytes: Kafka's
+    closes the connection, and 0.9.0 is silent on it from then on, as those are. A mapping gives brokers releases of their own,
+    {1: "2.7", 2: "4.2"}, and those that it leaves out the newest: a rolling upgrade, which `start_broker(2, versions="4.2")` goes on with.
+    Features are those of the oldest of them, and each takes the message formats that it knows. auto_create: a topic that a Metadata
+    request names comes into being. max_message_bytes: Kafka's
     message.max.bytes. transaction_version: the level of Kafka's feature of that name: 2 is KIP-890's epoch for each transaction (default: 2
     from Kafka 4.0 on, else 0). racks: where the brokers are, one after the other: a Fetch that names the rack of a follower in sync is sent
     there by the leader (KIP-392). fetch_sessions: False declines them. consumer_session_timeout_ms, consumer_heartbeat_interval_ms: Kafka's
@@ -117,7 +120,7 @@ class MockCluster:
         *,
         replication_factor: int | None = None,
         limits: Mapping[str, tuple[int, int] | None] | None = None,
-        versions: str | None = None,
+        versions: str | Mapping[int, str] | None = None,
         auto_create: bool = True,
         default_partitions: int = 1,
         max_message_bytes: int = 1048588,
@@ -145,8 +148,10 @@ class MockCluster:
         self._waiting: list[Callable[[], bool]] = []
         self._closed = False
         self._sasl = sasl
-        self._served = _served(versions, limits or {})
-        self._silent_on_unknown = versions is not None and versions.startswith("0.9")
+        self._limits = limits or {}
+        self._releases = _releases(versions, ids)
+        self._served = {broker: _served(release, self._limits) for broker, release in self._releases.items()}
+        oldest = _oldest(self._releases.values())
         self._answers = Answers(
             self._state,
             self._listeners,
@@ -155,10 +160,10 @@ class MockCluster:
             auto_create=auto_create,
             default_partitions=default_partitions,
             max_message_bytes=max_message_bytes,
-            newest_magic=_newest_magic(versions),
-            transaction_version=_transaction_version(versions) if transaction_version is None else transaction_version,
+            newest_magic=max(map(_newest_magic, self._releases.values())),
+            transaction_version=_transaction_version(oldest) if transaction_version is None else transaction_version,
             gives_sessions=fetch_sessions,
-            has_consumer_groups=versions is None or int(versions.split(".")[0]) >= 4,
+            has_consumer_groups=oldest is None or int(oldest.split(".")[0]) >= 4,
             consumer_session_s=consumer_session_timeout_ms / 1000,
             consumer_heartbeat_s=consumer_heartbeat_interval_ms / 1000,
             changed=self._changed,
@@ -260,9 +265,16 @@ class MockCluster:
 
         self._change(stop)
 
-    def start_broker(self, broker: int) -> None:
-        """Open a stopped broker's port again, the same one."""
-        self._loop.call(lambda: self._open(broker))
+    def start_broker(self, broker: int, *, versions: str | None = None) -> None:
+        """Open a stopped broker's port again, the same one. versions: it is of this release now."""
+
+        def start() -> None:
+            if versions is not None:
+                self._served[broker] = _served(versions, self._limits)
+                self._releases[broker] = versions
+            self._open(broker)
+
+        self._loop.call(start)
 
     def close_connections(self, broker: int | None = None, *, reset: bool = False) -> None:
         """Close what is connected to a broker, or to all of them; the ports stay open. reset: with a TCP RST."""
@@ -435,9 +447,9 @@ class MockCluster:
                 said = peer.client.hear_bare(bytes(frame))
                 peer.close() if said is None else peer.send(said)
                 return
-        request = parse(frame, self._served)
+        request = parse(frame, self._served[peer.listener.broker_id])
         if request is None:
-            if self._silent_on_unknown:
+            if (self._releases[peer.listener.broker_id] or "").startswith("0.9"):
                 peer.silence()
             else:
                 peer.close()
@@ -508,6 +520,26 @@ def _api(name: str) -> Api:
     return known[name]
 
 
+def _releases(versions: str | Mapping[int, str] | None, ids: Sequence[int]) -> dict[int, str | None]:
+    """Broker id -> its release; None: the newest."""
+    if versions is None or isinstance(versions, str):
+        return dict.fromkeys(ids, versions)
+    if strange := versions.keys() - set(ids):
+        raise ConfigurationError(
+            f"versions={dict(versions)!r}: there is no broker {min(strange)}, the brokers are {', '.join(map(str, ids))}"
+        )
+    return {broker: versions.get(broker) for broker in ids}
+
+
+def _oldest(releases: Iterable[str | None]) -> str | None:
+    named = [release for release in releases if release is not None]
+    return min(named, key=_numbers, default=None)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))
+
+
 def _served(versions: str | None, limits: Mapping[str, tuple[int, int] | None]) -> dict[int, tuple[int, int]]:
     """API key -> lowest and highest version."""
     served = {api.key: (api.stable.low, api.stable.high) for api in APIS.values() if api.name in ANSWERED | SASL_APIS}
@@ -531,5 +563,5 @@ def _newest_magic(versions: str | None) -> int:
     """The message format of a release: 0 before 0.10, 1 before 0.11, then 2."""
     if versions is None:
         return 2
-    release = tuple(int(part) for part in versions.split("."))
+    release = _numbers(versions)
     return 0 if release < (0, 10) else 1 if release < (0, 11) else 2

@@ -228,7 +228,7 @@ def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("gkafka.cli.topics.connect", fail)
+        patch.setattr("gkafka.cli.looking.connect", fail)
         yield
 
 

@@ -187,10 +187,12 @@ def test_lag_of_all_groups_and_of_each_partition(ask: Tool, filled: MockCluster)
     assert rows(told.out)[1:] == [
         ["billing", "orders", "0", "4", "10", "6", "-", "-", "-"],
         ["billing", "orders", "1", "10", "10", "0", "-", "-", "-"],
-        ["'billing':", "lag", "6"],
+        ["billing", "orders", "2", "-", "10", "-", "-", "-", "-"],
+        ["billing", "orders", "3", "-", "10", "-", "-", "-", "-"],
+        ["'billing':", "lag", "6;", "nothing", "committed", "of", "2", "partitions"],
     ]
     (found,) = json.loads(ask("lag", "billing", "--json").out)
-    assert (found["lag"], [p["lag"] for p in found["partitions"]]) == (6, [6, 0])
+    assert (found["lag"], [p["lag"] for p in found["partitions"]]) == (6, [6, 0, None, None])
 
 
 def test_lag_of_one_topic(ask: Tool, filled: MockCluster) -> None:
@@ -210,7 +212,7 @@ def test_a_group_beyond_the_end_of_the_log_is_told_and_hides_no_other_partitions
 ) -> None:
     client.admin().alter_group_offsets("billing", {("orders", 1): 55})
     (found,) = json.loads(ask("lag", "billing", "--json").out)
-    assert (found["lag"], [p["lag"] for p in found["partitions"]]) == (6, [6, -45])
+    assert (found["lag"], [p["lag"] for p in found["partitions"]]) == (6, [6, -45, None, None])
     told = ask("print_consumer_lag", "orders", "billing")
     assert rows(told.out)[1:3] == [["0", "6", "10", "4"], ["1", "-45", "10", "55"]]
     assert told.out.endswith("\n\n Total lag: 6 messages.\n")
@@ -266,7 +268,7 @@ def test_groups_are_listed_and_described(ask: Tool, filled: MockCluster) -> None
     (found,) = json.loads(ask("groups", "--json").out)
     assert found["group"] == "billing"
     (told,) = json.loads(ask("groups", "describe", "--json").out)
-    assert (told["state"], told["members"], [p["committed"] for p in told["partitions"]]) == ("Empty", 0, [4, 10])
+    assert (told["state"], told["members"], [p["committed"] for p in told["partitions"]]) == ("Empty", 0, [4, 10, None, None])
     assert "lag 6" in ask("groups", "describe", "billing").out
 
 

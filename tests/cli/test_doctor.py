@@ -426,6 +426,34 @@ def test_a_record_goes_there_and_comes_back_when_that_is_wanted(cluster: MockClu
     assert [r.value for r in cluster.log("t", 0)] == [b"kafka-tools doctor"]
 
 
+def test_it_is_said_before_that_the_record_stays(cluster: MockCluster) -> None:
+    told = tool("doctor", "-b", cluster.bootstrap, "--topic", "t", "--write")
+    assert told.code == 0
+    said = "--write: a record of 18 bytes goes to topic 't', partition 0, and stays there until retention removes it"
+    assert told.err.splitlines() == [said]
+    assert "a record was written to partition 0, offset 0; it stays there" in told.out.decode()
+    cluster.on("Produce", Error(29), times=None)
+    refused = tool("doctor", "-b", cluster.bootstrap, "--topic", "t", "--write", "--json", "--timeout", "30")
+    assert said in refused.err, "before it is written: it is said, too, of one that is refused then"
+    assert tool("doctor", "-b", cluster.bootstrap, "--topic", "t").err == ""
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "words", "right"),
+    [
+        ("OffsetFetch", 30, "--group g", "Describe on group 'g'"),
+        ("Fetch", 29, "--topic t", "Read on topic 't'"),
+        ("Produce", 29, "--topic t --write", "Write on topic 't'"),
+        ("ListOffsets", 29, "--topic t", "Describe on topic 't'"),
+    ],
+)
+def test_the_right_that_is_missing_is_named(api: str, code: int, words: str, right: str, cluster: MockCluster) -> None:
+    cluster.on(api, Error(code), times=None)
+    found = examined("-b", cluster.bootstrap, *words.split(), healthy=False)
+    (failed,) = [step for step in found["steps"] if step["status"] == "fail"]
+    assert failed["next"] == f"this client needs an ACL that allows {right}: kafka-tools acls list shows which there are"
+
+
 def test_a_record_that_is_refused(cluster: MockCluster) -> None:
     cluster.on("Produce", Error(29), times=None)
     found = examined("-b", cluster.bootstrap, "--topic", "t", "--write", healthy=False)

@@ -21,6 +21,7 @@ from gkafka.testing import Edit, MockCluster, StoredRecord
 from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
 from tests.kit.clock import now
+from tests.kit.refusing import Refuse
 
 
 @pytest.fixture
@@ -55,9 +56,18 @@ def test_the_key_stands_before_a_separator_and_null_is_what_is_said_to_be(cluste
 
 
 def test_a_json_document_is_the_value_and_one_of_its_fields_the_key(cluster: MockCluster) -> None:
-    lines = [b'{"id": "a", "x": 1}', b'{"id": 7}', b'{"id": null}', b'{"id": {"b":[1, 2]}}']
+    lines = [
+        b'{"id": "a", "x": 1}',
+        b'{"id": 7}',
+        b'{"id": null}',
+        b'{"id": {"b":[1, 2]}}',
+        b'{"id": 1.0 }',
+        b'{"id":12345678901234567.89}',
+    ]
     assert tool("produce", "t", "-b", cluster.bootstrap, "--key-field", "id", stdin=b"\n".join(lines)).code == 0
-    assert [(r.key, r.value) for r in stored(cluster)] == list(zip([b"a", b"7", None, b'{"b":[1,2]}'], lines, strict=True))
+    assert [(r.key, r.value) for r in stored(cluster)] == list(
+        zip([b"a", b"7", None, b'{"b":[1, 2]}', b"1.0", b"12345678901234567.89"], lines, strict=True)
+    )
 
 
 def test_hex_gives_any_bytes(cluster: MockCluster) -> None:
@@ -82,11 +92,175 @@ def test_json_lines_have_all_of_a_record(cluster: MockCluster) -> None:
     assert record.headers == [("h", "ü".encode()), ("h", b"\x00"), ("", None)]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        '12345678901234567.89',
+        '{"a":1.10,"b":1e400,"a":2}',
+        "1E5",
+        "-0",
+        "9" * 5000,
+        '[ 1.0 ,{"z": 1, "a":\t"\\u00fc/\\/"}]',
+        "true",
+    ],
+)  # fmt: skip
+def test_other_json_than_a_text_keeps_its_characters(cluster: MockCluster, value: str) -> None:
+    line = f'{{ "key" : {value} , "value":{value}, "headers": [{{"name":"h", "value":  {value} }}]}}\n{{"value":"x", "headers":{{"h":{value}}}}}\n'
+    assert tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=line.encode()).code == 0
+    first, second = stored(cluster)
+    assert (first.key, first.value, first.headers) == (value.encode(), value.encode(), [("h", value.encode())])
+    assert second.headers == [("h", value.encode())]
+
+
+def test_headers_of_one_name_are_all_kept(cluster: MockCluster) -> None:
+    lines = b'{"value": "", "headers": {"a": "1", "b": null, "a": "2"}}\n'
+    assert tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=lines).code == 0
+    assert stored(cluster)[0].headers == [("a", b"1"), ("b", None), ("a", b"2")]
+
+
+BLANKS = st.text(" \t\r", max_size=2)
+NUMBERS = st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,4})?", fullmatch=True)
+SCALARS = NUMBERS | st.sampled_from(["true", "false", "null"]) | st.text(max_size=8).map(json.dumps)
+
+
+def _lists(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    item = st.tuples(BLANKS, inner, BLANKS).map("".join)
+    member = st.tuples(BLANKS, st.text(max_size=3).map(json.dumps), BLANKS, st.just(":"), item).map("".join)
+    return st.lists(item, max_size=4).map(lambda found: f"[{','.join(found)}]") | st.lists(member, max_size=4).map(
+        lambda found: f"{{{','.join(found)}}}"
+    )
+
+
+DOCUMENTS = st.recursive(SCALARS, _lists, max_leaves=12)
+"""JSON as somebody may have written it: names that repeat, blanks, numbers of any form."""
+
+
+@given(DOCUMENTS, DOCUMENTS, BLANKS)
+def test_the_bytes_of_a_json_value_are_those_of_the_line(value: str, key: str, blank: str) -> None:
+    line = (
+        f'{blank}{{{blank}"value"{blank}:{blank}{value}{blank},{blank}"key":{key}{blank},"headers":[{{"name":"h","value":{key}}}]}}{blank}'
+    )
+    draft = reader("json")(line.encode())
+    assert draft is not None
+    assert (draft.value, draft.key, draft.headers) == (as_sent(value), as_sent(key), [("h", as_sent(key))])
+    by_field = reader("text", key_field="id")(f'{{"id":{blank}{key}{blank}}}'.encode())
+    assert by_field is not None
+    assert by_field.key == as_sent(key)
+
+
+def as_sent(text: str) -> bytes | None:
+    """The bytes of a record for a JSON text."""
+    value = json.loads(text) if text[0] in '"n' else text
+    return value if value is None else value.encode()
+
+
+@given(st.lists(st.binary(max_size=12), max_size=8), st.sampled_from([b"\n", b"\r\n", b"\0"]))
+def test_the_bytes_of_a_text_value_are_those_of_the_line(lines: list[bytes], delimiter: bytes) -> None:
+    lines = [line for line in lines if delimiter not in line and not (len(delimiter) > 1 and line.endswith(delimiter[:1]))]
+    data = b"".join(line + delimiter for line in lines)
+    read = reader("text")
+    assert [read(line) for block in blocks_of(io.BytesIO(data), delimiter) for line in block] == [
+        (line, None, None, None, None) for line in lines
+    ]
+
+
+@given(
+    st.binary(max_size=40) | st.none(),
+    st.binary(max_size=10) | st.none(),
+    st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5) | st.none()), max_size=3),
+)
+def test_what_kcat_printed_is_read_byte_for_byte(value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
+    """kcat -J cannot write what is not UTF-8, and makes no line of it that is JSON."""
+
+    def text(data: bytes | None) -> str | None:
+        return None if data is None else data.decode("latin-1")
+
+    line: dict[str, Any] = {"topic": "t", "partition": 3, "offset": 7, "tstype": "create", "ts": 1_600_000_000_123, "broker": 1}
+    if headers:
+        line["headers"] = [one for name, data in headers for one in (name, text(data))]
+    draft = reader("kcat")(json.dumps(line | {"key": text(key), "payload": text(value)}, ensure_ascii=False).encode())
+    assert draft is not None
+
+    def sent(data: bytes | None) -> bytes | None:
+        return None if data is None else data.decode("latin-1").encode()
+
+    assert (draft.value, draft.key, draft.partition, draft.timestamp) == (sent(value), sent(key), 3, 1_600_000_000_123)
+    assert draft.headers == ([(name, sent(data)) for name, data in headers] or None)
+
+
+def test_lines_of_kcat_are_written_as_they_were(cluster: MockCluster) -> None:
+    lines = (
+        b'{"topic":"x","partition":2,"offset":0,"tstype":"create","ts":1600000000123,"broker":1,"headers":["a","b","a",null],"key":"k","payload":"v"}\n'
+        b'{"topic":"x","partition":2,"offset":1,"tstype":"logappend","ts":1600000000124,"broker":1,"key":null,"payload":null}\n'
+        b'{"topic":"x","partition":2,"offset":2,"tstype":"unknown","ts":0,"broker":-1,"headers":{"a":["1","2"]},"key":null,"payload":1.10}\n\n'
+    )
+    assert tool("produce", "many", "-b", cluster.bootstrap, "-f", "kcat", stdin=lines).code == 0
+    found = stored(cluster, "many", 2)
+    assert [(r.key, r.value, r.headers) for r in found] == [
+        (b"k", b"v", [("a", b"b"), ("a", None)]),
+        (None, None, []),
+        (None, b"1.10", [("a", b"1"), ("a", b"2")]),
+    ]
+    assert [r.timestamp for r in found[:2]] == [1_600_000_000_123, 1_600_000_000_124]
+    assert found[2].timestamp > 1_600_000_000_124, "nobody knows when it was: now"
+
+
+def test_lines_of_kcat_are_told_of_where_another_format_is_given(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=b'{"topic":"t","key":null,"payload":"v"}\n')
+    assert outcome.code == 1
+    assert "line 1: " in outcome.err
+    assert "--format kcat" in outcome.err
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "kcat", stdin=b'{"value":"v"}\n')
+    assert "--format json" in outcome.err
+    outcome = tool(
+        "produce", "many", "-b", cluster.bootstrap, "-f", "kcat", "--repartition", stdin=b'{"partition":99,"key":"k","payload":"v"}\n'
+    )
+    assert outcome.code == 0
+
+
+def test_lines_that_end_in_carriage_returns_keep_them_and_that_is_said_once(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, stdin=b"a\r\nb\rc\r\n")
+    assert outcome.code == 0
+    assert outcome.err.splitlines() == [
+        r"the lines end in \r\n, and each \r is part of its record: --delimiter '\r\n' takes both off",
+        "2 records delivered to t",
+    ]
+    assert [r.value for r in stored(cluster)] == [b"a\r", b"b\rc\r"]
+
+
+@pytest.mark.parametrize(
+    ("more", "data"),
+    [
+        (["--delimiter", r"\r\n"], b"a\r\nb\r\n"),
+        (["--delimiter", r"\n"], b"a\r\n"),
+        (["--format", "json"], b'{"value":"a"}\r\n'),
+        ([], b"a\nb\r\n"),
+    ],
+)
+def test_nothing_is_said_of_carriage_returns_that_are_known_or_matter_not(cluster: MockCluster, more: list[str], data: bytes) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, *more, stdin=data)
+    assert outcome.code == 0
+    assert "end in" not in outcome.err
+
+
+def test_what_a_null_or_a_key_would_be_without_the_carriage_return_is_told_before(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "--key-separator", ":", "--null", "", "--dry-run", stdin=b"k:\r\n")
+    assert "--delimiter '\\r\\n'" in outcome.err
+
+
+def test_a_byte_order_mark_is_said_and_kept(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, stdin=b"\xef\xbb\xbfa\nb\n")
+    assert "byte order mark" in outcome.err
+    assert [r.value for r in stored(cluster)] == [b"\xef\xbb\xbfa", b"b"]
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=b'\xef\xbb\xbf{"value":1.10}\n')
+    assert (outcome.code, stored(cluster)[-1].value) == (0, b"1.10"), "JSON has it beside its text"
+
+
 def test_other_json_than_a_text_is_sent_as_json(cluster: MockCluster) -> None:
     lines = b'{"value": {"a": [1, "\xc3\xbc"]}, "key": 5}\n{"value": true, "headers": {"a": "b"}}\n'
     assert tool("produce", "t", "-b", cluster.bootstrap, "-f", "json", stdin=lines).code == 0
     assert [(r.key, r.value, r.headers) for r in stored(cluster)] == [
-        (b"5", '{"a":[1,"ü"]}'.encode(), []),
+        (b"5", '{"a": [1, "ü"]}'.encode(), []),
         (None, b"true", [("a", b"b")]),
     ]
 
@@ -183,7 +357,14 @@ def test_bad_lines_are_named_by_number_and_the_others_are_written(cluster: MockC
         ("json", b'"\xff"', "not UTF-8"),
         ("json", b"[" * 100_000, "nested too deeply"),
         ("json", b'{"value": NaN}', "NaN is no JSON"),
-        ("json", b'{"value": %s}' % (b"9" * 5000), "not JSON that can be read"),
+        ("json", b'{"value": "", "timestamp": %s}' % (b"9" * 5000), "must be a whole number"),
+        ("json", b'{"value": 1, "value": 2}', "'value' stands in it twice"),
+        ("json", b'{"value": 1} x', "not JSON: Extra data, at character 14"),
+        ("json", b'{"value": 1,}', "not JSON: "),
+        ("json", b'{"value" 1}', "not JSON: Expecting ':' delimiter, at character 10"),
+        ("kcat", b'{"payload": "", "headers": ["a"]}', "names and values in turn"),
+        ("kcat", b'{"payload": {"a": 1}, "value_schema_id": 5}', "without -s"),
+        ("kcat", b'{"key": "a"}', "no field 'payload'"),
         ("json", b"{}", "no field 'value'"),
         ("json", b'{"value": "a", "value_base64": "YQ=="}', "both 'value' and 'value_base64'"),
         ("json", b'{"value_base64": "a"}', "is not base64"),
@@ -210,7 +391,7 @@ def test_what_is_wrong_with_a_line_is_said(form: str, line: bytes, why: str) -> 
 @given(st.binary(max_size=60) | st.text(max_size=40).map(lambda t: json.dumps({"value": t, "headers": t}).encode()))
 def test_no_line_does_more_than_be_refused(line: bytes) -> None:
     reader("text")(line)
-    for form in ("json", "hex"):
+    for form in ("json", "hex", "kcat"):
         why = ""
         try:
             reader(form)(line)
@@ -271,6 +452,19 @@ def test_records_that_are_not_delivered_are_listed_by_line(cluster: MockCluster)
     assert [line.split(":")[:2] for line in told[:2]] == [["line 2", " not delivered"], ["line 4", " not delivered"]]
     assert "ACL" in told[0]
     assert told[2] == "2 records delivered to many, 2 not delivered"
+
+
+def test_one_bad_record_among_good_ones_is_named_by_its_line(cluster: MockCluster) -> None:
+    """KIP-467: the others are written, though all were of one batch."""
+    cluster.on("Produce", Refuse(), times=None)
+    lines = b"".join(b"%s=v%d\n" % (b"-" if i in (2, 5) else b"k", i) for i in range(8))
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "--key-separator", "=", "--null", "-", stdin=lines)
+    assert outcome.code == 1
+    told = [line for line in outcome.err.splitlines() if line.startswith("line")]
+    assert [line.split(":")[:2] for line in told] == [["line 3", " not delivered"], ["line 6", " not delivered"]]
+    assert "Compacted topic cannot accept message without key" in told[0]
+    assert "6 records delivered to t, 2 not delivered" in outcome.err
+    assert [r.value for r in stored(cluster)] == [b"v%d" % i for i in range(8) if i not in (2, 5)]
 
 
 def test_a_record_that_is_too_large_is_a_bad_line(cluster: MockCluster) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, PRODUCER
-from gkafka.cli.properties import parse_properties
 from gkafka.cli.settings import open_client, settle
 from gkafka.config import NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
+from gkafka.properties import parse_properties
 from tests.public.test_secrets import told_by
 
 
@@ -128,7 +128,7 @@ def test_a_proxy_without_a_password_may_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["sasl.pw=x1y2", "http.proxy=http://u:x1y2@h:1", "basic.auth.user.info=u:x1y2", "client.id=x://u:x1y2@h\nno=1"]
+    "line", ["sasl.pw=x1y2", "http.proxy=http://u:x1y2@h:1", "basic.auth.user.info=u:x1y2\nno=1", "client.id=x://u:x1y2@h\nno=1"]
 )
 def test_nothing_of_a_file_that_may_be_a_secret_is_in_a_variable_of_a_traceback(line: str, file: Any) -> None:
     with pytest.raises(ConfigurationError, match="unknown option") as told:
@@ -174,7 +174,7 @@ def test_what_is_set_without_a_name_is_told_by_its_length(text: str) -> None:
     [
         ("sasl.oauth.extensions=x1y2", "its part 1, a text of 4 characters, must be NAME=VALUE"),
         ("sasl.oauth.extensions=pool=p,=x1y2", "its part 2"),
-        ("sasl.login.callback.handler.class=x1y2", "its value has no effect here"),
+        ("sasl.login.callback.handler.class=x1y2", "gkafka loads no Java class but does what IAMClientCallbackHandler"),
         ("sasl.mechanism=PLAIN x1y2", "sasl.mechanism, a text of 10 characters: must be one of"),
     ],
 )
@@ -367,12 +367,13 @@ def test_a_buffer_in_librdkafkas_unit_is_as_large_as_it_says(file: Any) -> None:
             settle({"config": file(f"queue.buffering.max.kbytes={text}\n")}, uses=(PRODUCER,))
 
 
-def test_a_number_of_records_to_buffer_is_refused_and_the_bytes_named(file: Any) -> None:
+def test_a_number_of_records_to_buffer_is_passed_over_in_a_file_and_refused_where_it_is_set(file: Any) -> None:
     for uses in ((PRODUCER,), (CONSUMER,), ()):
-        with pytest.raises(
-            ConfigurationError, match=r"max\.messages: records are bounded by their bytes here.*leave it out; buffer_bytes, in bytes"
-        ):
-            settle({"config": file("queue.buffering.max.messages=1000\n")}, uses=uses)
+        settings = settle({"config": file("queue.buffering.max.messages=1000\n")}, uses=uses)
+        assert settings.records == {}
+        assert "queue.buffering.max.messages (records are bounded by their bytes here" in settings.notes[0]
+    with pytest.raises(ConfigurationError, match=r"max\.messages: has no effect here: leave it out; .*buffer_bytes, in bytes"):
+        settle({"set": ("queue.buffering.max.messages=1000",)}, uses=(PRODUCER,))
 
 
 def test_what_is_so_anyway_may_stand_in_a_file(file: Any) -> None:
@@ -384,15 +385,157 @@ def test_what_is_so_anyway_may_stand_in_a_file(file: Any) -> None:
     assert settle({"config": config}).client == {}
 
 
+NOWHERE = (
+    *("value.serializer=io.confluent.kafka.serializers.KafkaAvroSerializer", "ssl.protocol=TLSv1.1", "statistics.interval.ms=5"),
+    *("client.dns.lookup=resolve_canonical_bootstrap_servers_only", "metric.reporters=com.example.Reporter", "consume.timeout.ms=5"),
+    *("allow.auto.create.topics=true", "on.fork=recreate", "interceptor.classes=com.example.Spy", "security.providers=com.example.P"),
+    *("schema.registry.url=https://r.example", "key.subject.name.strategy=TopicNameStrategy", "topic.message.timeout.msx=1"),
+)
+
+
+@pytest.mark.parametrize("line", NOWHERE[:-1])
+def test_what_has_no_effect_in_any_command_is_passed_over_in_a_file_with_a_note(line: str, file: Any) -> None:
+    name, _, value = line.partition("=")
+    settings = settle({"config": file(line + "\n")}, uses=(CONSUMER, POSITION))
+    assert (dict(settings.client), dict(settings.records)) == ({}, {})
+    (note,) = settings.notes
+    assert f"client.properties: no effect here: {name} (" in note
+    assert len(value) < 3 or value not in note
+    with pytest.raises(ConfigurationError, match=rf"--set {name}: .*has no effect here: leave it out"):
+        settle({"set": (line,)}, uses=(CONSUMER, POSITION))
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        *("value.serializer=io.confluent.kafka.serializers.KafkaAvroSerializer", "ssl.protocol=TLSv1.1", "ssl.enabled.protocols=TLSv1.3"),
-        *("client.dns.lookup=resolve_canonical_bootstrap_servers_only", "metric.reporters=com.example.Reporter", "consume.timeout.ms=5"),
-        *("allow.auto.create.topics=true", "on.fork=recreate", "interceptor.classes=com.example.Spy", "security.providers=com.example.P"),
-        *("group.id=", "max.poll.records=0", "receive.buffer.bytes=many", "statistics.interval.ms=5", "auto.offset.reset=tomorrow"),
+        *("ssl.enabled.protocols=TLSv1.3", "group.id=", "max.poll.records=0", "receive.buffer.bytes=many", "auto.offset.reset=tomorrow"),
+        *("sasl.oauthbearer.grant.type=urn:ietf:params:oauth:grant-type:jwt-bearer", "config.providers=env", "ssl.curves.list=P-256"),
+        *("bootstrap.controllers=h:1", "ssl.cipher.suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", NOWHERE[-1]),
     ],
 )
-def test_what_would_have_no_effect_in_any_command_is_refused_by_its_name(line: str, file: Any) -> None:
+def test_what_cannot_be_had_is_refused_by_its_name(line: str, file: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"client.properties: {line.partition('=')[0]}[:=]"):
         settle({"config": file(line + "\n")}, uses=(CONSUMER, POSITION))
+
+
+# -- files of other clients ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("line", "option", "value"),
+    [
+        ("ssl.ca.pem=-----BEGIN CERTIFICATE-----", "ssl_cafile", "-----BEGIN CERTIFICATE-----"),
+        ("enable.ssl.certificate.verification=false", "tls_verify", False),
+        ("topic.metadata.refresh.interval.ms=60000", "metadata_max_age_ms", 60000),
+        ("socket.keepalive.enable=true", "keepalive", True),
+        ("ssl.cipher.suites=ECDHE+AESGCM", "ssl_ciphers", "ECDHE+AESGCM"),
+        ("receive.message.max.bytes=2000000", "max_response_bytes", 2000000),
+        ("https.ca.location=/ca.pem", "sasl_oauth_cafile", "/ca.pem"),
+        ("sasl.oauthbearer.extensions=logicalCluster=lkc-1", "sasl_oauth_extensions", {"logicalCluster": "lkc-1"}),
+    ],
+)
+def test_a_property_of_librdkafka_is_an_option(line: str, option: str, value: Any, file: Any) -> None:
+    settings = settle({"config": file(line + "\n")})
+    found = settings.client[option]
+    assert (found.reveal() if isinstance(found, Secret) else found) == value
+    assert settings.notes == ()
+
+
+def test_librdkafkas_file_for_tokens_is_read(file: Any) -> None:
+    settings = settle(
+        {
+            "config": file(
+                "metadata.broker.list=b:1\nsecurity.protocol=sasl_ssl\nsasl.mechanisms=OAUTHBEARER\nsasl.oauthbearer.method=oidc\n"
+                "sasl.oauthbearer.client.id=me\nsasl.oauthbearer.client.secret=x1y2\nsasl.oauthbearer.token.endpoint.url=https://l/t\n"
+                "topic.acks=1\nqueued.max.messages.kbytes=100\n"
+            )
+        },
+        uses=(PRODUCER, CONSUMER),
+    )
+    assert settings.notes == ()
+    assert settings.client["sasl_oauth_client_id"] == "me"
+    assert settings.records == {"acks": "1", "queued_max_bytes": 102400}
+
+
+SECTIONS = (
+    "[default]\nbootstrap.servers=d:1\nsasl.password=a\\tb\n\n[consumer]\ngroup.id=readers\n; no\nauto.offset.reset=earliest\n"
+    "[producer]\nacks = 1\nclient.id: writer\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("uses", "records", "client"),
+    [
+        ((), {}, {}),
+        ((POSITION,), {"group": "readers", "auto_offset_reset": "earliest"}, {}),
+        ((PRODUCER,), {"acks": "1"}, {"client_id": "writer"}),
+    ],
+)
+def test_of_a_file_with_sections_each_command_reads_its_own(uses: Any, records: Any, client: Any, file: Any) -> None:
+    settings = settle({"config": file(SECTIONS, "client.ini")}, uses=uses)
+    assert settings.hosts == "d:1"
+    assert settings.records == records
+    assert settings.client.pop("sasl_password").reveal() == "a\\tb", "as configparser reads it"
+    assert settings.client == client
+
+
+def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_bytes("\ufeffclient.id=win\r\nbootstrap.servers=h:1\r\n".encode())
+    settings = settle({"config": str(tmp_path / "client.properties")})
+    assert (settings.hosts, dict(settings.client)) == ("h:1", {"client_id": "win"})
+
+
+def test_of_other_sections_one_is_named_behind_the_file(file: Any) -> None:
+    path = file("[default]\nclient.id=d\n[staging]\nbootstrap.servers=s:1\n[prod]\nbootstrap.servers=p:1\n", "clusters.ini")
+    with pytest.raises(
+        ConfigurationError, match=r"has the sections default, staging, prod: which one\? Name it behind the file, as .*ini:staging"
+    ):
+        settle({"config": path})
+    assert (settle({"config": f"{path}:prod"}).hosts, settle({"config": f"{path}:Staging"}).hosts) == ("p:1", "s:1")
+    with pytest.raises(ConfigurationError, match=r"has no section 'test'; there are: default, staging, prod"):
+        settle({"config": f"{path}:test"})
+
+
+@pytest.mark.parametrize(
+    ("line", "warned"),
+    [
+        ("sasl.password=ab\\cd", True),
+        ("sasl.password=ab\\\\cd", False),
+        ("sasl.password=ab\\=cd", False),
+        ("sasl.password=ab\\u0041cd", False),
+        ("ssl.ca.location=C:\\certs\\ca.pem", True),
+        ("client.id=ab\\cd", False),
+    ],
+)
+def test_a_backslash_that_librdkafka_would_keep_is_told(line: str, warned: bool, file: Any) -> None:
+    notes = settle({"config": file(line + "\n")}).notes
+    assert len(notes) == warned
+    for note in notes:
+        assert f"line 1: {line.partition('=')[0]}: a backslash begins an escape here" in note
+        assert "write \\\\ for one" in note
+        assert "cd" not in note.partition("client.properties")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("PLAINTEXT://h:1", None),
+        ("plaintext://h:1,PLAINTEXT://[::1]", None),
+        ("SASL_SSL://h:1", "'SASL_SSL://h:1' with security_protocol='PLAINTEXT': set security_protocol='SASL_SSL'"),
+        ("h:1;k:1", "separate addresses by commas, as 'h:1,k:1'"),
+        ("['h:1']", "is a list that was printed as text"),
+    ],
+)
+def test_addresses_as_consoles_print_them(text: str, says: str | None, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", text)
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("KAFKA_BOOTSTRAP_SERVERS: ", {}),
+        ("client.properties: bootstrap.servers: ", {"config": file(f"bootstrap.servers={text}\n")}),
+        ("--set bootstrap.servers: ", {"set": (f"bootstrap.servers={text}",)}),
+    ]
+    for where, given in ways:
+        if says is None:
+            assert settle(given).hosts == text
+        else:
+            with pytest.raises(ConfigurationError) as told:
+                settle(given)
+            assert where in str(told.value)
+            assert says in str(told.value)

@@ -31,16 +31,18 @@ BROKERS = (1, 2, 3)
 
 
 class SimBatch(FakeBatch):
-    """A batch whose records can be told apart. poison: the broker will never take it."""
+    """A batch whose records can be told apart. poison: the broker will never take it; bad: nor any batch with one of these records, which it names."""
 
-    def __init__(self, partition: int, records: list[int], *, created: float, poison: bool = False) -> None:
+    def __init__(
+        self, partition: int, records: list[int], *, created: float, poison: bool = False, bad: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(partition, created=created, count=len(records), size=100 * len(records))
-        self.records, self.poison = records, poison
+        self.records, self.poison, self.bad = records, poison, bad
 
     def split(self, limit: int) -> list[FakeBatch]:
-        half = self.count // 2
+        half = -limit if limit < 0 else self.count // 2
         cuts = (0, self.records[:half]), (half, self.records[half:])
-        parts = [SimBatch(self.partition, some, created=self.created, poison=self.poison) for _, some in cuts]
+        parts = [SimBatch(self.partition, some, created=self.created, poison=self.poison, bad=self.bad) for _, some in cuts]
         for part, (first, _) in zip(parts, cuts, strict=True):
             part.first = self.first + first
         return list(parts)
@@ -54,6 +56,12 @@ class Copy(NamedTuple):
     first: int
     records: tuple[int, ...]
     poison: bool
+    bad: frozenset[int]
+
+    @property
+    def named(self) -> dict[int, str | None]:
+        """The records at fault, by their index in the batch, and a word for each."""
+        return {index: f"word {record % 2}" for index, record in enumerate(self.records) if record in self.bad}
 
     @property
     def last(self) -> int:
@@ -144,10 +152,16 @@ class Flying:
         self.copies = [_copy(batch) for batch in outgoing.batches]
         self.codes: dict[int, int] | None = None
 
+    @property
+    def named(self) -> dict[int, dict[int, str | None]]:
+        """By partition what the broker says of records that it refuses."""
+        refused = [copy for copy in self.copies if self.codes is not None and self.codes[copy.partition] == INVALID_RECORD]
+        return {copy.partition: copy.named for copy in refused if not copy.poison}
+
 
 def _copy(batch: Any) -> Copy:
     flight = batch.extra
-    return Copy(batch.partition, flight.producer, flight.sequence, tuple(batch.records), batch.poison)
+    return Copy(batch.partition, flight.producer, flight.sequence, tuple(batch.records), batch.poison, batch.bad)
 
 
 class World:
@@ -175,18 +189,21 @@ class World:
         self.late: dict[int, list[Flying]] = {b: [] for b in BROKERS}
         self.made: dict[int, list[int]] = {p: [] for p in self.partitions}
         self.outcome: dict[int, tuple[Any, str]] = {}
+        self.bad: frozenset[int] = frozenset()
         self._timeout_s = timeout_s
         self._count = 0
         self._ids = 77
         self._leader_epoch = 1
 
     # -- the producer's side ---------------------------------------------------------------------------------------------
-    def produce(self, partition: int = 0, count: int = 2, *, poison: bool = False) -> SimBatch:
-        """A full batch."""
+    def produce(self, partition: int = 0, count: int = 2, *, poison: bool = False, bad: tuple[int, ...] = ()) -> SimBatch:
+        """A full batch. bad: which of its records, by their index, are at fault."""
         records = list(range(self._count, self._count + count))
         self._count += count
         self.made[partition] += records
-        batch: Any = SimBatch(partition, records, created=self.rig.now, poison=poison)
+        at_fault = frozenset(records[index] for index in bad)
+        self.bad |= at_fault
+        batch: Any = SimBatch(partition, records, created=self.rig.now, poison=poison, bad=at_fault)
         self.rig.accumulator.opened(batch)
         self.rig.accumulator.rolled(batch)
         self.step()
@@ -242,7 +259,7 @@ class World:
             return NOT_LEADER
         if len(copy.records) > partition.limit:
             return TOO_LARGE
-        if copy.poison:
+        if copy.poison or copy.named:
             return INVALID_RECORD
         if act is not None:
             return act(copy)
@@ -265,7 +282,7 @@ class World:
         flying = self.connections[broker]
         if flying and flying[0].codes is not None:
             done = flying.pop(0)
-            self._settle(self.rig.answer(done.outgoing, done.codes)[0])
+            self._settle(self.rig.answer(done.outgoing, done.codes, named=done.named)[0])
             self.step()
 
     def serve(self, broker: int, act: Callable[[Copy], int] | None = None) -> None:

@@ -18,7 +18,7 @@ from gkafka.wire.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from gkafka.wire.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from gkafka.wire.produce import BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from gkafka.wire.txn import InitProducerIdResponse
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -47,7 +47,7 @@ def told(
 
 def metadata(leaders: dict[int, int] | None = None, **about: Any) -> Metadata:
     """Metadata that knows topic "t" with these leaders."""
-    known = Metadata(max_age_s=300, backoff=Backoff(0.1, 1.0), chance=Random(1), auto_create=True)
+    known = Metadata(max_age_s=300, max_idle_s=300, backoff=Backoff(0.1, 1.0), chance=Random(1), auto_create=True)
     if leaders is not None:
         known.on_response(MetadataRequest(topics=None), told(leaders, **about), 0.0)
     return known
@@ -62,8 +62,8 @@ class FakeBatch:
         self.first, self.done = 0, False
 
     def split(self, limit: int) -> list[FakeBatch]:
-        """Two halves, like the real one."""
-        half, each = self.count // 2, self.size // self.count
+        """Two halves, like the real one; or cut before the record that gkafka.records._split.before() names."""
+        half, each = -limit if limit < 0 else self.count // 2, self.size // self.count
         parts = [
             FakeBatch(self.partition, created=self.created, count=n, size=n * each, topic=self.topic) for n in (half, self.count - half)
         ]
@@ -138,11 +138,25 @@ class Rig:
     def sent(self) -> list[Outgoing]:
         return self.poll().requests
 
-    def answer(self, outgoing: Outgoing, codes: dict[int, int] | int = 0, *, offset: int = 100, **about: Any) -> Any:
-        """The broker answers: one error code for all partitions, or one for each."""
+    def answer(
+        self,
+        outgoing: Outgoing,
+        codes: dict[int, int] | int = 0,
+        *,
+        offset: int = 100,
+        named: dict[int, dict[int, str | None]] | None = None,
+        **about: Any,
+    ) -> Any:
+        """The broker answers: one error code for all partitions, or one for each. named: by partition the records at fault, and its words for each."""
         rows = [
             PartitionProduceResponse(
-                index=b.partition, error_code=codes if isinstance(codes, int) else codes.get(b.partition, 0), base_offset=offset
+                index=b.partition,
+                error_code=codes if isinstance(codes, int) else codes.get(b.partition, 0),
+                base_offset=offset,
+                record_errors=[
+                    BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                    for index, text in (named or {}).get(b.partition, {}).items()
+                ],
             )
             for b in outgoing.batches
         ]

@@ -24,8 +24,10 @@ NEVER = float("inf")
 class Rig:
     """The machine with a clock, and a broker that answers at once what it is told to."""
 
-    def __init__(self, *, auto_create: bool = True, max_age_s: float = 300, seed: int = 1) -> None:
-        self.metadata = Metadata(max_age_s=max_age_s, backoff=Backoff(0.1, 1.0), chance=Random(seed), auto_create=auto_create)
+    def __init__(self, *, auto_create: bool = True, max_age_s: float = 300, max_idle_s: float = 300, seed: int = 1) -> None:
+        self.metadata = Metadata(
+            max_age_s=max_age_s, max_idle_s=max_idle_s, backoff=Backoff(0.1, 1.0), chance=Random(seed), auto_create=auto_create
+        )
         self.now = 1000.0
         self.asked: list[tuple[float, MetadataRequest]] = []
 
@@ -67,22 +69,108 @@ def test_the_interest_is_asked_for_by_name_and_lets_the_broker_create_topics_onl
         assert request.allow_auto_topic_creation is auto_create
 
 
-def test_a_topic_that_was_deleted_is_made_again_only_for_who_writes_to_it_or_asks_for_it_by_name() -> None:
+def missing(*names: str) -> MetadataResponse:
+    """An answer that knows none of these topics."""
+    return MetadataResponse(topics=[MetadataResponseTopic(name=name, error_code=UNKNOWN_TOPIC) for name in names])
+
+
+def test_a_topic_that_was_deleted_is_made_again_only_for_records_that_wait_or_who_asks_for_it_by_name() -> None:
     rig = Rig(auto_create=True)
     rig.metadata.add_topics(["t"])
     rig.round(told({0: 1}))
-    gone = MetadataResponse(topics=[MetadataResponseTopic(name="t", error_code=UNKNOWN_TOPIC)])
+    gone = missing("t")
     rig.metadata.invalidate()
     assert rig.round(gone).allow_auto_topic_creation is False, "it was there"
     assert rig.round(gone).allow_auto_topic_creation is False
     rig.metadata.forget_topic("t")
     rig.metadata.add_topics(["t"])
     assert rig.round(gone).allow_auto_topic_creation is False
-    rig.metadata.add_topics(["t"], writes=True)
+    rig.metadata.add_topics(["t"], written_at=rig.now)
+    assert rig.round(gone).allow_auto_topic_creation is False, "no record waits for it"
+    rig.metadata.add_topics(["t"], written_at=rig.now, awaited=True)
     assert rig.round(gone).allow_auto_topic_creation is True
+    assert rig.round(gone).allow_auto_topic_creation is False, "those who wait say so once more after each answer"
     rig.metadata.forget_topic("t")
     rig.metadata.add_topics(["t"], anew=True)
     assert rig.round(gone).allow_auto_topic_creation is True
+
+
+def test_a_topic_that_was_only_written_to_and_is_gone_is_not_asked_for_any_more() -> None:
+    rig = Rig(max_age_s=10, max_idle_s=1e6)
+    rig.metadata.add_topics(["t"], written_at=rig.now)
+    rig.round(told({0: 1}))
+    rig.metadata.invalidate()
+    assert rig.names(rig.round(missing("t"))) == ["t"]
+    request = rig.round(missing())
+    assert (rig.names(request), request.allow_auto_topic_creation) == ([], False)
+    assert rig.asked[-1][0] - rig.asked[-2][0] >= 10, "only the brokers are asked for, when they are old"
+    assert not rig.metadata.wrote("t", rig.now)
+    rig.metadata.add_topics(["t"], written_at=rig.now, awaited=True)
+    request = rig.round(told({0: 1}))
+    assert (rig.names(request), request.allow_auto_topic_creation) == (["t"], True)
+
+
+def test_a_topic_that_nobody_writes_to_is_forgotten_and_the_next_write_says_so() -> None:
+    rig = Rig(max_age_s=100, max_idle_s=250)
+    rig.metadata.add_topics(["t"], written_at=rig.now)
+    rig.metadata.add_topics(["read"])
+    both = told({0: 1})
+    both.topics += told({0: 1}, topic="read").topics
+    for _ in range(3):
+        rig.round(both)
+    assert rig.metadata.topic("t") is not None
+    assert rig.metadata.wrote("t", rig.now)
+    for _ in range(2):
+        rig.round(both)
+        assert rig.metadata.topic("t") is not None, "250 s count from the last write"
+    rig.round(both)
+    assert rig.metadata.topic("t") is None
+    assert rig.metadata.leader("t", 0) is None
+    assert rig.names(rig.round(told({0: 1}, topic="read"))) == ["read"]
+    assert not rig.metadata.wrote("t", rig.now)
+    assert rig.metadata.wrote("read", rig.now)
+
+
+def test_what_somebody_else_asked_for_too_is_kept_whoever_came_first() -> None:
+    rig = Rig(max_age_s=100, max_idle_s=1)
+    rig.metadata.add_topics(["a"], written_at=rig.now)
+    rig.metadata.add_topics(["a", "b"])
+    rig.metadata.add_topics(["b"], written_at=rig.now)
+    for _ in range(3):
+        assert rig.names(rig.round(told({0: 1}))) == ["a", "b"]
+
+
+def test_what_a_call_or_a_record_waits_for_is_not_forgotten() -> None:
+    rig = Rig(max_age_s=100, max_idle_s=1)
+    rig.metadata.waiting = {"called": 1}
+    for _ in range(5):
+        rig.metadata.add_topics(["called"], written_at=0.0)
+        rig.metadata.add_topics(["record"], written_at=0.0, awaited=True)
+        assert rig.names(rig.round(missing("called", "record"))) == ["called", "record"]
+
+
+def test_a_topic_that_is_forgotten_stays_in_a_list_of_all_topics() -> None:
+    rig = Rig(max_age_s=100, max_idle_s=1)
+    rig.metadata.add_topics(["t"], written_at=rig.now)
+    rig.metadata.want_everything()
+    rig.round(told({0: 1}))
+    rig.round(told({0: 1}))
+    assert rig.metadata.topic("t") is not None
+    assert not rig.metadata.wrote("t", rig.now), "a producer has it asked for again"
+    assert rig.names(rig.round(missing())) == []
+
+
+def test_a_request_that_may_make_a_topic_names_none_that_may_not_be_made() -> None:
+    """Another topic's creation must not bring back what was deleted; each of the two kinds has its turn."""
+    rig = Rig()
+    rig.metadata.add_topics(["read"])
+    rig.round(told({0: 1}, topic="read"))
+    rig.metadata.invalidate()
+    rig.round(missing("read"))
+    rig.metadata.add_topics(["new"])
+    rig.metadata.invalidate()
+    seen = [(rig.names(request), request.allow_auto_topic_creation) for request in (rig.round(missing("read", "new")) for _ in range(4))]
+    assert seen == [(["new"], True), (["read"], False)] * 2
 
 
 def test_a_listing_of_everything_never_creates_a_topic() -> None:
@@ -548,8 +636,21 @@ def test_a_request_for_a_new_topic_that_fails_is_made_again() -> None:
     assert rig.names(rig.round(told({0: 1}, topic="b"))) == ["b"]
 
 
-def test_what_is_out_of_date_is_asked_for_together_with_what_is_new() -> None:
+def test_what_is_out_of_date_is_asked_for_right_behind_what_is_new_and_may_be_made() -> None:
+    """In one request a topic that was deleted, which nobody knows yet, would be made again."""
     rig = Rig()
+    rig.metadata.add_topics(["a"])
+    rig.round(told({0: 1}, topic="a"))
+    rig.metadata.invalidate()
+    rig.metadata.add_topics(["b"])
+    began = rig.now
+    assert rig.names(rig.round(told({0: 1}, topic="b"))) == ["b"]
+    assert rig.names(rig.round(told({0: 1}, topic="a"))) == ["a", "b"]
+    assert rig.now - began < 1.0
+
+
+def test_without_a_right_to_make_topics_all_go_in_one_request() -> None:
+    rig = Rig(auto_create=False)
     rig.metadata.add_topics(["a"])
     rig.round(told({0: 1}, topic="a"))
     rig.metadata.invalidate()

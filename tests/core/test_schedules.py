@@ -48,6 +48,7 @@ EVENTS: dict[str, Callable[[World, int], Any]] = {
     "produce": lambda world, n: world.produce(_partition(n), 1 + n // 2 % 4),
     "produce more": lambda world, n: [world.produce(_partition(n)) for _ in range(5)],
     "produce poison": lambda world, n: world.produce(_partition(n), poison=True),
+    "produce some bad": lambda world, n: world.produce(_partition(n), 5, bad=tuple(i for i in range(5) if n // 2 % 32 >> i & 1)),
     "arrive": lambda world, n: world.arrive(_broker(n)),
     "answer": lambda world, n: world.answer(_broker(n)),
     "serve": lambda world, n: world.serve(_broker(n)),
@@ -70,7 +71,7 @@ EVENTS: dict[str, Callable[[World, int], Any]] = {
     "a while": lambda world, n: world.step(4.0),
 }
 NAMES = sorted(EVENTS)
-FINAL = {"produce poison", "unauthorized"}
+FINAL = {"produce poison", "produce some bad", "unauthorized"}
 DOUBTFUL = {"restart", "limit"}
 """What makes a leader contradict itself: a batch that may be written can then only fail."""
 
@@ -122,3 +123,15 @@ def test_where_every_try_is_answered_what_is_refused_for_good_takes_nothing_else
         assert {said for _, said in world.outcome.values()} <= {"yes", "no"}
 
     tried(test, schedules(sorted(set(NAMES) - UNANSWERED)), seed=part, examples=100 if part else QUICK)
+
+
+@parts
+def test_where_every_try_is_answered_records_at_fault_take_no_other_with_them(part: int) -> None:
+    def test(schedule: list[Event]) -> None:
+        world = World(PARTITIONS, timeout_s=1e6)
+        play(world, schedule)
+        assert {record for record, (error, _) in world.outcome.items() if error is not None} == world.bad
+        assert world.rig.accumulator.queues.keys() <= {("t", p) for p in range(PARTITIONS)}
+
+    final = FINAL - {"produce some bad"}
+    tried(test, schedules(sorted(set(NAMES) - UNANSWERED - final)), seed=part, examples=100 if part else QUICK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from gkafka.config import ClientConfig
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, legacy
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.kafka.errors import KafkaConfigurationError, KafkaError, SaslAuthenticationFailedError
-from gkafka.testing import MockCluster, Sasl
+from gkafka.testing import Error, MockCluster, Sasl
 from tests.kafka.conftest import Make
 from tests.net.certificates import Certificates
+from tests.net.proxies import FakeProxy, running
 from tests.net.servers import serve
 
 OTHERS = ("security_protocol", "proxy_url")
@@ -84,6 +85,73 @@ def test_tokens_may_come_from_an_endpoint(consumer: Make, make_cluster: Make, tm
     assert b"scope=kafka" in asked[0]
     assert b"Authorization: Basic aWQ6aHVzaA==" in asked[0]
     assert sasl.extensions == {"logicalCluster": "lkc-1"}
+
+
+@pytest.fixture
+def asked() -> list[bytes]:
+    """What a token endpoint on this machine was asked."""
+    return []
+
+
+@pytest.fixture
+def sidecar(asked: list[bytes]) -> Iterator[int]:
+    """The port of one, without TLS."""
+
+    def answer(conn: Any) -> None:
+        asked.append(conn.recv(8000))
+        conn.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"access_token": "token", "expires_in": 60}')
+
+    with serve(answer) as port:
+        yield port
+
+
+BEARER: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "allow_plaintext_credentials": True}
+
+
+def test_a_sidecar_gives_tokens_by_http_and_is_asked_as_it_wants(
+    consumer: Make, guarded: MockCluster, sidecar: int, asked: list[bytes]
+) -> None:
+    """sasl_oauth_audience, sasl_oauth_form_fields, sasl_oauth_client_auth."""
+    own = {**BEARER, "sasl_oauth_token_endpoint_url": f"localhost:{sidecar}"}
+    assert consumer(guarded, **own).topics() == {"t"}
+    more = {"sasl_oauth_audience": "kafka", "sasl_oauth_form_fields": {"resource": "r"}, "sasl_oauth_client_auth": "client_secret_post"}
+    assert consumer(guarded, **own, **more, sasl_oauth_client_id="id", sasl_oauth_client_secret="hush").topics() == {"t"}
+    assert [request.partition(b"\r\n\r\n")[2] for request in (asked[0], asked[-1])] == [
+        b"grant_type=client_credentials",
+        b"grant_type=client_credentials&audience=kafka&resource=r&client_id=id&client_secret=hush",
+    ]
+
+
+def test_http_and_a_proxy_to_an_endpoint_elsewhere(consumer: Make, guarded: MockCluster, sidecar: int, asked: list[bytes]) -> None:
+    """sasl_oauth_allow_http, sasl_oauth_proxy_url."""
+    url = "http://login.example/token"
+    own = {**BEARER, "sasl_oauth_token_endpoint_url": url, "sasl_oauth_client_id": "id", "sasl_oauth_client_secret": "hush"}
+    with pytest.raises(KafkaConfigurationError, match="sasl_oauth_allow_http=True"):
+        consumer(guarded, **own)
+    proxy = FakeProxy({"login.example": ("127.0.0.1", sidecar)})
+    with running(proxy, "http") as port:
+        through = {"sasl_oauth_proxy_url": f"http://127.0.0.1:{port}", "sasl_oauth_allow_http": True}
+        assert consumer(guarded, **own, **through).topics() == {"t"}
+    assert (len(proxy.asked), proxy.asked[0], b"Host: login.example\r\n" in asked[0]) == (len(asked), ("login.example", 80), True)
+
+
+@pytest.mark.parametrize("patience_ms", [30000, 0])
+def test_sasl_retry_timeout_ms_is_how_long_a_refusal_is_not_believed(
+    consumer: Make, producer: Make, guarded: MockCluster, patience_ms: int
+) -> None:
+    own = {**PLAIN, "sasl_retry_timeout_ms": patience_ms, "reconnect_backoff_max_ms": 100}
+    made = producer(guarded, **own, retries=5)  # a request may be under way when the connection ends
+    made.send("t", b"1").get(60)
+    reader = consumer(guarded, "t", **own, auto_offset_reset="earliest")
+    assert next(reader).value == b"1"
+    guarded.on("SaslAuthenticate", Error(58), times=4)
+    guarded.close_connections()
+    if patience_ms:
+        made.send("t", b"2").get(60)
+        assert next(reader).value == b"2"
+    else:
+        with pytest.raises(SaslAuthenticationFailedError):
+            made.send("t", b"2").get(60)
 
 
 def test_sasl_aws_region_is_what_amazons_signer_signs_for(consumer: Make, guarded: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from gkafka.exceptions import ClientClosedError
 from gkafka.kafka import KafkaClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, Serializer, TopicPartition
 from gkafka.kafka.errors import (
     IllegalStateError,
+    InvalidRecordError,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
@@ -33,6 +34,7 @@ from gkafka.testing import Close, Delay, Edit, Error, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import consume, held, until
 from tests.kit.clock import now
+from tests.kit.refusing import Refuse
 
 
 def values(cluster: MockCluster, topic: str = "t", partition: int = 0) -> list[bytes | None]:
@@ -668,3 +670,19 @@ def test_a_broker_that_is_away_costs_no_retry(producer: Make, cluster: MockClust
         future.get(0.3)
     cluster.start_broker(1)
     assert future.get(60).offset == 1
+
+
+# -- one bad record among good ones ------------------------------------------------------------------------------------------
+def test_a_bad_record_fails_its_own_future_alone(producer: Make, cluster: MockCluster) -> None:
+    """KIP-467; kafka-python fails them all, the others with a KafkaError."""
+    cluster.on("Produce", Refuse(), times=None)
+    sending = producer(cluster, linger_ms=200)
+    futures = [sending.send("t", b"%d" % i, None if i == 3 else b"k") for i in range(6)]
+    errors: list[BaseException] = []
+    futures[3].add_errback(errors.append)
+    sending.flush(60)
+    with pytest.raises(InvalidRecordError, match="without key"):
+        futures[3].get(60)
+    assert [f.get(60).offset for f in futures[:3] + futures[4:]] == [0, 1, 2, 3, 4]
+    assert values(cluster) == [b"0", b"1", b"2", b"4", b"5"]
+    assert [type(error) for error in errors] == [InvalidRecordError]

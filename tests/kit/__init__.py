@@ -5,4 +5,5 @@
 - `forks`: programs, many for the imports of one interpreter.
 - `lacking`: tests that are left out because of what this machine has not.
 - `profile`: where the minutes of the suite are.
+- `refusing`: a broker that refuses some records of a batch, and names them.
 """

@@ -26,6 +26,8 @@ KINDS: dict[str, dict[str, object]] = {
         "super.users": "User:nobody",
         "allow.everyone.if.no.acl.found": "true",
     },
+    # The same before Kafka 3.3, with ZooKeeper.
+    "guarded of old": {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer", "allow.everyone.if.no.acl.found": "true"},
     # The sessions of groups of KIP-848 are short: members cannot ask for that.
     "short sessions": {
         "group.consumer.min.session.timeout.ms": 10_000,

@@ -278,6 +278,30 @@ def test_a_tokens_end_renews_the_session_with_a_new_token(kafka: SaslKafka, dial
     assert len(relays[client].sent) == 1, "one connection all the time"
 
 
+def test_a_user_whom_the_broker_does_not_know_for_a_moment_loses_no_record(
+    kafka: SaslKafka, dial: Callable[..., KafkaClient], new_name: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a broker that serves before it has read its users. The session ends, and the next connections are refused until it knows the user again."""
+    mechanism, user, topic = "SCRAM-SHA-512", new_name("user"), new_name("moment")
+    kafka.cluster.create_topic(topic)
+    admin = dial("SASL", mechanism, **who(mechanism)).admin()
+    admin.set_user(user, "pencil", mechanism, iterations=4096)
+    until(lambda: admin.describe_users().get(user))
+    producer = dial("SHORT", mechanism, sasl_username=user, sasl_password="pencil", reconnect_backoff_max_ms=500).get_producer()
+    producer.produce(topic, b"0").result(60)
+    admin.delete_user(user, mechanism)
+    deliveries: list[Any] = []
+
+    def is_refused() -> bool:
+        deliveries.append(producer.produce(topic, b"x"))
+        return "this client got in before" in caplog.text
+
+    until(is_refused)
+    admin.set_user(user, "pencil", mechanism, iterations=4096)
+    offsets = [delivery.result(60).offset for delivery in deliveries]
+    assert offsets == list(range(1, len(deliveries) + 1))
+
+
 # -- secrets ---------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("good", [True, False], ids=["right", "wrong"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)

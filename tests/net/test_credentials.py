@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from gkafka.exceptions import AuthenticationError, ConfigurationError
 from gkafka.handlers import Handler
 from gkafka.net.authenticator import Authenticator
 from gkafka.net.credentials import Credentials, make_credentials
+from gkafka.sasloptions import check_sasl, with_region
 from gkafka.wire.apis import Versions
 from gkafka.wire.sasl import SaslHandshakeResponse
 from tests.kit.clock import soon
@@ -97,6 +99,71 @@ def test_sasl_aws_region_is_what_the_signer_signs_for(handler: Handler, monkeypa
     assert first.name == "OAUTHBEARER"
     assert (first.first(), second.first()) == (b"n,,\x01auth=Bearer signed-1\x01\x01", b"n,,\x01auth=Bearer signed-2\x01\x01")
     assert regions == ["eu-west-1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"sasl_aws_profile": "p"}, ("from_profile", "eu-west-1", "p")),
+        ({"sasl_aws_role_arn": "arn:r"}, ("from_role_arn", "eu-west-1", "arn:r")),
+        ({"sasl_aws_role_arn": "arn:r", "sasl_aws_role_session_name": "s"}, ("from_role_arn", "eu-west-1", "arn:r", "s")),
+    ],
+)
+def test_sasl_aws_profile_and_sasl_aws_role_arn_are_handed_to_the_signer(
+    options: dict[str, str], asked: tuple[str, ...], handler: Handler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As is the session's name, sasl_aws_role_session_name."""
+    calls: list[tuple[str, ...]] = []
+
+    def of(kind: str) -> Any:
+        return lambda *given: calls.append((kind, *given)) or ("signed", 1)
+
+    library(monkeypatch, SIGNER, generate_auth_token_from_profile=of("from_profile"), generate_auth_token_from_role_arn=of("from_role_arn"))
+    credentials(handler, "AWS_MSK_IAM", sasl_aws_region="eu-west-1", **options).mechanism("b1", 0)
+    assert calls == [asked]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "environment", "region"),
+    [
+        (
+            "b-1.demo.c2.kafka.eu-west-1.amazonaws.com:9098,b-2.demo.c2.kafka.eu-west-1.amazonaws.com:9098",
+            {"AWS_REGION": "us-east-1"},
+            "eu-west-1",
+        ),
+        ("SASL_SSL://boot-abc.c3.kafka-serverless.us-east-1.amazonaws.com:9098", {}, "us-east-1"),
+        ("b-1.demo.kafka.cn-north-1.amazonaws.com.cn", {}, "cn-north-1"),
+        (b"b-1.demo.kafka.us-gov-west-1.amazonaws.com:9098", {}, "us-gov-west-1"),
+        ("kafka.internal:9098", {"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "x"}, "us-east-1"),
+        ("kafka.internal:9098", {"AWS_DEFAULT_REGION": "ap-south-1"}, "ap-south-1"),
+        ("b.kafka.eu-west-1.amazonaws.com.evil.example:9098", {}, None),
+        ("h:1", {"AWS_REGION": ""}, None),
+    ],
+)
+def test_the_region_is_that_of_the_brokers_names_or_of_the_environment(
+    hosts: Any, environment: dict[str, str], region: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    config = ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="AWS_MSK_IAM")
+    assert with_region(config, hosts).sasl_aws_region == region
+    assert with_region(dataclasses.replace(config, sasl_aws_region="mine"), hosts).sasl_aws_region == "mine"
+    assert with_region(ClientConfig(), hosts).sasl_aws_region is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sasl_aws_profile": "p", "sasl_aws_role_arn": "r"}, "leave one out"),
+        ({"sasl_aws_role_session_name": "s"}, "without sasl_aws_role_arn"),
+    ],
+)
+def test_a_profile_and_a_role_are_one_too_many(options: dict[str, str], says: str) -> None:
+    config = ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="AWS_MSK_IAM", sasl_aws_region="eu-west-1", **options)
+    with pytest.raises(ConfigurationError, match=says):
+        check_sasl(config)
 
 
 def test_a_signer_without_credentials_is_told(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,18 +12,23 @@ import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from gkafka.cluster import Cluster
 from gkafka.config import ClientConfig, Secret
-from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, TlsError, TokenEndpointError, causes
+from gkafka.exceptions import AuthenticationError, ConfigurationError, KafkaException, ProxyError, TlsError, TokenEndpointError, causes
 from gkafka.handlers import Handler
-from gkafka.net.oidc import AGAIN_S, LONGEST_ANSWER, TokenEndpoint
-from gkafka.sasloptions import check_sasl, token_endpoint
+from gkafka.net.oidc import LONGEST_ANSWER, TokenEndpoint
+from gkafka.net.options import check_client
+from gkafka.net.tokens import AGAIN_S
+from gkafka.oauthoptions import form_fields, token_endpoint
+from gkafka.sasloptions import check_sasl
 from gkafka.testing import MockCluster, Sasl
 from tests.kit.clock import now, soon
 from tests.net.certificates import Certificates
+from tests.net.proxies import FakeProxy, running
 from tests.net.servers import refused_port, serve
 
 CLIENT_SECRET = "s3cret of/the+client"
@@ -69,6 +74,14 @@ def issuer(certs: Certificates) -> Iterator[Issuer]:
     made = Issuer()
     context = certs.server()
     with serve(made.talk, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as made.port:
+        yield made
+
+
+@pytest.fixture
+def sidecar() -> Iterator[Issuer]:
+    """The same without TLS."""
+    made = Issuer()
+    with serve(made.talk) as made.port:
         yield made
 
 
@@ -233,7 +246,7 @@ def test_a_token_that_cannot_be_sent_is_the_endpoints_and_is_asked_for_anew(
     handler: Handler, certs: Certificates, issuer: Issuer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was kept for its life, and told as if a function of the user's had given it."""
-    monkeypatch.setattr("gkafka.net.oidc.AGAIN_S", 0.1)
+    monkeypatch.setattr("gkafka.net.tokens.AGAIN_S", 0.1)
     issuer.answer = token_answer(token)
     tokens = endpoint(handler, issuer, certs)
     with pytest.raises(AuthenticationError, match=f"token endpoint localhost:{issuer.port}: its access_token holds characters"):
@@ -381,3 +394,206 @@ def test_the_asking_keeps_no_hub_from_its_greenlets(certs: Certificates, issuer:
     assert ask(handler, endpoint(handler, issuer, certs), 90) == "t0ken"
     assert other.join(60)
     handler.stop(soon(60))
+
+
+# -- what else an endpoint wants ---------------------------------------------------------------------------------------
+def form(request: str) -> dict[str, list[str]]:
+    return parse_qs(request.partition("\r\n\r\n")[2], keep_blank_values=True, strict_parsing=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"resource": "https://kafka.example/a b", "tenant": "1&2"}, "resource=https://kafka.example/a+b&tenant=1%262"],
+    ids=["mapping", "text"],
+)
+def test_an_audience_and_further_fields_are_in_the_form(handler: Handler, certs: Certificates, issuer: Issuer, fields: Any) -> None:
+    """sasl_oauth_audience, sasl_oauth_form_fields: Auth0 answers 400 without the first, Entra's v1 wants a resource."""
+    issuer.answer = lambda: token_answer("t0ken") if "audience" in form(issuer.asked[-1]) else token_answer("", "400 Bad Request")
+    source = endpoint(handler, issuer, certs, sasl_oauth_audience="https://kafka.example", sasl_oauth_form_fields=fields)
+    assert ask(handler, source) == "t0ken"
+    assert form(issuer.asked[0]) == {
+        "grant_type": ["client_credentials"],
+        "audience": ["https://kafka.example"],
+        "resource": ["https://kafka.example/a b"],
+        "tenant": ["1&2"],
+    }
+    with pytest.raises(AuthenticationError, match=r"HTTP status 400; .* some endpoints want sasl_oauth_audience"):
+        ask(handler, endpoint(handler, issuer, certs))
+
+
+def test_the_clients_secret_is_in_the_form_where_the_endpoint_wants_it_there(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    """sasl_oauth_client_auth."""
+    assert ask(handler, endpoint(handler, issuer, certs, sasl_oauth_client_auth="client_secret_post")) == "t0ken"
+    assert form(issuer.asked[0]) == {"grant_type": ["client_credentials"], "client_id": ["the client"], "client_secret": [CLIENT_SECRET]}
+    assert "Authorization" not in issuer.asked[0]
+
+
+def test_a_secret_among_the_fields_is_never_shown(handler: Handler, certs: Certificates, issuer: Issuer) -> None:
+    signed = "eyJhbGciOiJSUzI1NiJ9.hushhushhush.signature"
+    source = endpoint(handler, issuer, certs, sasl_oauth_form_fields={"client_assertion": Secret(signed)})
+    issuer.answer = token_answer("", "401 Unauthorized", error_description=f"no such assertion: {signed}")
+    with pytest.raises(AuthenticationError, match=r"no such assertion: \*\*\*") as caught:
+        ask(handler, source)
+    assert form(issuer.asked[0])["client_assertion"] == [signed]
+    assert "hush" not in str(caught.value) + repr(source._fields) + repr(source._config)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("hush", "a text of 4 characters: must be name=value, with & between fields"),
+        ("a=1&&hush", "must be name=value"),
+        ("a=1&a=hush", "'a' is given twice"),
+        ({"": "hush"}, "field 1 has no name"),
+        ({b"a": "hush"}, "field 1 has no name"),
+        ({"a": 7}, "'a': its value must be str, not int"),
+        ({"scope": "hush"}, "'scope' is no further field: give sasl_oauth_scope"),
+        ("grant_type=password&password=hush", "'grant_type' is no further field"),
+        ({"client_secret": "hush"}, "give sasl_oauth_client_secret, and sasl_oauth_client_auth='client_secret_post'"),
+    ],
+)
+def test_fields_that_cannot_be_sent_are_told_without_their_values(given: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^sasl_oauth_form_fields.*{text}") as caught:
+        form_fields(given)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", [f"{CLIENT_SECRET}\n", f"{CLIENT_SECRET}\r\n"])
+def test_a_clients_secret_that_ends_in_a_line_break_is_sent_so_and_told(
+    handler: Handler, certs: Certificates, issuer: Issuer, secret: str
+) -> None:
+    issuer.answer = token_answer("", "401 Unauthorized", error="invalid_client")
+    source = endpoint(handler, issuer, certs, sasl_oauth_client_secret=lambda: secret, sasl_oauth_client_auth="client_secret_post")
+    with pytest.raises(AuthenticationError, match="401: invalid_client; the client's secret ends in a line break: ") as caught:
+        ask(handler, source)
+    assert form(issuer.asked[0])["client_secret"] == [secret]
+    assert CLIENT_SECRET not in str(caught.value)
+
+
+# -- http on this machine ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "url", ["http://localhost:{}/token", "http://127.0.0.1:{}", "HTTP://LocalHost:{}/", "localhost:{}", "127.0.0.1:{}"]
+)
+@pytest.mark.parametrize("named", [True, False], ids=["named", "nameless"])
+def test_a_sidecar_on_this_machine_is_asked_by_http(handler: Handler, sidecar: Issuer, url: str, named: bool) -> None:
+    """As Google's Managed Kafka has it for clients of other languages, whose page gives localhost:14293; id and secret are of no use there."""
+    who = {} if named else {"sasl_oauth_client_id": None, "sasl_oauth_client_secret": None}
+    given = config(sidecar, None, sasl_oauth_token_endpoint_url=url.format(sidecar.port), **who)
+    check_client(given)
+    assert ask(handler, TokenEndpoint(handler, given)) == "t0ken"
+    assert f"\r\nHost: {token_endpoint(url.format(sidecar.port)).netloc}\r\n" in sidecar.asked[0]
+    assert ("\r\nAuthorization: Basic " in sidecar.asked[0]) is named
+
+
+def test_a_redirect_of_a_sidecar_is_not_followed(handler: Handler, sidecar: Issuer) -> None:
+    sidecar.answer = b"HTTP/1.1 307 Elsewhere\r\nLocation: http://login.example/token\r\nContent-Length: 0\r\n\r\n"
+    source = TokenEndpoint(handler, config(sidecar, None, sasl_oauth_token_endpoint_url=f"http://localhost:{sidecar.port}/"))
+    with pytest.raises(AuthenticationError, match="307; no redirect is followed"):
+        ask(handler, source)
+    assert len(sidecar.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "http://login.example/token",
+            "http://10.0.0.7/",
+            "http://localhost.login.example/",
+            "http://0.0.0.0/",
+            "http://127.1/",
+            "http://[::2]/",
+        ),
+        *("http://2130706433/", "http://notlocalhost/", "http://localhost./"),
+    ],
+)
+def test_http_to_another_machine_takes_a_second_word(url: str) -> None:
+    """sasl_oauth_allow_http."""
+    given = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_endpoint_url": url,
+        "sasl_oauth_client_id": "c",
+        "sasl_oauth_client_secret": "hush",
+    }
+    with pytest.raises(ConfigurationError, match=r"give an https URL.*'http://localhost:14293'.*sasl_oauth_allow_http=True") as caught:
+        check_sasl(ClientConfig(**given))
+    assert "hush" not in str(caught.value)
+    check_sasl(ClientConfig(**given, sasl_oauth_allow_http=True))
+
+
+@pytest.mark.parametrize("url", ["http://[::1]:80/t", "http://[::ffff:127.0.0.1]/t", "http://127.8.8.8/t"])
+def test_each_address_of_this_machine_is_one(url: str) -> None:
+    assert token_endpoint(url).is_here
+    assert token_endpoint(url).netloc == url.removeprefix("http://").removesuffix("/t").removesuffix(":80")
+
+
+def test_http_on_this_machine_through_a_proxy_would_leave_it(sidecar: Issuer) -> None:
+    url = f"http://localhost:{sidecar.port}/"
+    given = config(sidecar, None, sasl_oauth_token_endpoint_url=url, sasl_oauth_proxy_url="http://proxy.example:3128")
+    with pytest.raises(ConfigurationError, match=r"through sasl_oauth_proxy_url: .* would travel in clear text"):
+        check_sasl(given)
+
+
+def test_options_of_the_endpoint_that_have_no_effect_are_refused(certs: Certificates, sidecar: Issuer) -> None:
+    with pytest.raises(ConfigurationError, match="sasl_oauth_cafile with an http URL"):
+        check_sasl(config(sidecar, certs, sasl_oauth_token_endpoint_url=f"http://localhost:{sidecar.port}/"))
+    with pytest.raises(ConfigurationError, match="without sasl_oauth_client_secret"):
+        check_sasl(config(sidecar, None, sasl_oauth_token_endpoint_url="localhost:1", sasl_oauth_client_secret=None))
+    with pytest.raises(ConfigurationError, match="sasl_oauth_token_provider together with sasl_oauth_client_auth"):
+        check_sasl(
+            ClientConfig(
+                security_protocol="SASL_SSL",
+                sasl_mechanism="OAUTHBEARER",
+                sasl_oauth_token_provider=str,
+                sasl_oauth_client_auth="client_secret_post",
+            )
+        )
+
+
+# -- through a proxy ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["http", "socks5"])
+def test_an_endpoint_that_only_a_proxy_reaches(handler: Handler, certs: Certificates, issuer: Issuer, kind: str) -> None:
+    """sasl_oauth_proxy_url; the request is encrypted all the way, and brokers are not reached through it."""
+    proxy = FakeProxy({"localhost": ("127.0.0.1", issuer.port)}, credentials=("me", "hush"))
+    with running(proxy, kind) as port:
+        url = f"https://localhost:{refused_port()}/token"
+        given = config(issuer, certs, sasl_oauth_token_endpoint_url=url, sasl_oauth_proxy_url=f"{kind}://me:hush@127.0.0.1:{port}")
+        check_client(given)
+        assert ask(handler, TokenEndpoint(handler, given)) == "t0ken"
+    assert [host for host, _ in proxy.asked] == ["localhost"]
+    assert b"grant_type" not in proxy.passed
+
+
+@pytest.mark.parametrize(
+    ("user", "text"), [("me:wrong@", "refused the user name and password"), ("", "wants credentials: sasl_oauth_proxy_url=")]
+)
+def test_a_proxy_that_refuses_is_named_with_its_option(handler: Handler, certs: Certificates, issuer: Issuer, user: str, text: str) -> None:
+    with running(FakeProxy(credentials=("me", "hush")), "http") as port:
+        source = endpoint(handler, issuer, certs, sasl_oauth_proxy_url=f"http://{user}127.0.0.1:{port}")
+        with pytest.raises(ProxyError, match=rf"token endpoint localhost:\d+: .*the proxy http://127.0.0.1:{port} {text}") as caught:
+            ask(handler, source)
+    assert "wrong" not in str(caught.value)
+
+
+def test_the_url_of_a_proxy_that_is_none_is_told_before_anything_connects(certs: Certificates, issuer: Issuer) -> None:
+    with pytest.raises(ConfigurationError, match=r"^sasl_oauth_proxy_url: must be socks5://host:port") as caught:
+        check_client(config(issuer, certs, sasl_oauth_proxy_url="https://me:hush@proxy.example:3128"))
+    assert "hush" not in str(caught.value)
+
+
+def test_a_token_that_a_broker_refuses_is_not_given_again(
+    handler: Handler, certs: Certificates, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But one that was given just now is: the endpoint is not asked by each connection to each broker."""
+    tokens = iter("abcdef")
+    issuer.answer = lambda: token_answer(next(tokens))
+    source = endpoint(handler, issuer, certs)
+    first = source.token(soon(60))
+    source.refused(first)
+    assert ask(handler, source) == "a"
+    monkeypatch.setattr(handler, "monotonic", lambda: soon(AGAIN_S + 1))
+    source.refused(first)
+    assert ask(handler, source, 90) == "b"
+    source.refused(first)
+    assert ask(handler, source, 90) == "b"

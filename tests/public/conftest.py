@@ -47,7 +47,7 @@ INTERRUPTED = {
 """Files in which an exception comes anywhere, also between the call that makes a socket and the line that keeps it: such a one the collector closes."""
 OF_RECORDS = {
     *("test_consuming", "test_consuming_arrow", "test_damage", "test_producing", "test_producing_columns"),
-    *("test_raw", "test_too_large", "test_truncation"),
+    *("test_raw", "test_refused_records", "test_too_large", "test_truncation"),
 }
 """Files of which the Python twin plays each set of parameters."""
 ON_THE_TWIN = os.environ.get("GKAFKA_IMPL") == "python" and os.environ.get("GKAFKA_HANDLERS") == "recording"

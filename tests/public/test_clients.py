@@ -24,7 +24,7 @@ from gkafka.exceptions import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from gkafka.hosts import parse_hosts, parse_source_address
+from gkafka.hosts import parse_host, parse_hosts, parse_source_address
 from gkafka.testing import Delay, Edit, Error, MockCluster
 from gkafka.wire.apiversions import ApiVersionsRequest
 from tests.handlers.hub import run_script
@@ -109,6 +109,10 @@ def test_hosts_may_be_bytes(connect: Any, run: Runner, cluster: MockCluster) -> 
         ("[::1]:9093", [("::1", 9093)]),
         ("[::1]", [("::1", 9092)]),
         ("10.0.0.1:65535", [("10.0.0.1", 65535)]),
+        ("PLAINTEXT://h:1", [("h", 1)]),
+        ("sasl_ssl://h:1, SSL://[::1]:2,SASL_PLAINTEXT://k", [("h", 1), ("::1", 2), ("k", 9092)]),
+        ("b1:1,\n  b2:2\n", [("b1", 1), ("b2", 2)]),
+        ("under_score.svc:1", [("under_score.svc", 1)]),
     ],
 )
 def test_hosts_as_users_write_them(hosts: str, expected: Any) -> None:
@@ -124,6 +128,63 @@ def test_hosts_that_cannot_be_are_named(hosts: Any) -> None:
     error = error_of(KafkaClient, hosts, handler="threading")
     assert isinstance(error, ConfigurationError)
     assert "hosts" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cure"),
+    [
+        ("b1:9092 b2:9092", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("b1:9092\nb2:9092\n", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("- b1:9092\n- b2:9092\n", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("b1:9092;b2:9092", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("b1:9092\uff0cb2:9092", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("SSL://b1:9092 SSL://b2:9092", "separate addresses by commas, as 'SSL://b1:9092,SSL://b2:9092'"),
+        ("b1;b2", "separate addresses by commas, as 'b1,b2'"),
+        ("b1:9092;", "';' belongs to no host"),
+        ("['b1:9092']", "is a list that was printed as text: give the addresses separated by commas, as 'b1:9092'"),
+        ("['b1:9092', 'b2:9092']", "give the addresses separated by commas, as 'b1:9092,b2:9092'"),
+        ('["b1:9092"]', "as 'b1:9092'"),
+        ("[b1:9092, b2:9092]", "as 'b1:9092,b2:9092'"),
+        ("('b1:9092',)", "as 'b1:9092'"),
+        ("'b1:9092'", "take the quotes off"),
+        ('"b1:9092,b2:9092"', "take the quotes off"),
+        ('"b1:9092","b2:9092"', "belongs to no host"),
+        ("${KAFKA_HOSTS}", "a placeholder that nobody has filled in"),
+        ("{{ .Values.kafka }}", "a placeholder that nobody has filled in"),
+        ("http://h:1", "of schemes only PLAINTEXT://"),
+        ("EXTERNAL://h:1", "of schemes only PLAINTEXT://"),
+        ("PLAINTEXT://h:1/", "no path or user"),
+        ("SASL_SSL://h:1", "with security_protocol='PLAINTEXT': set security_protocol='SASL_SSL', or take SASL_SSL:// off"),
+        (["h:1", "k:1"], "','.join(...) makes one of a list"),
+    ],
+    ids=str,
+)
+def test_hosts_that_were_made_for_something_else_are_refused_with_the_cure(hosts: Any, cure: str) -> None:
+    error = error_of(KafkaClient, hosts, handler="threading")
+    assert isinstance(error, ConfigurationError)
+    assert cure in str(error)
+
+
+def test_a_scheme_is_taken_off(connect: Any, cluster: MockCluster) -> None:
+    assert list(connect(f"plaintext://{cluster.bootstrap}").topics) == ["t"]
+
+
+@pytest.mark.parametrize("given", [["PLAINTEXT://{}"], "PLAINTEXT://{}", ["PLAINTEXT://{}", "PLAINTEXT://127.0.0.1:1"]], ids=str)
+def test_a_scheme_is_taken_off_for_kafka_pythons_users(given: Any, cluster: MockCluster) -> None:
+    from gkafka.kafka import KafkaConsumer
+
+    addresses = given.format(cluster.bootstrap) if isinstance(given, str) else [one.format(cluster.bootstrap) for one in given]
+    consumer = KafkaConsumer(bootstrap_servers=addresses)
+    assert consumer.topics() == {"t"}
+    consumer.close()
+    with pytest.raises(ConfigurationError, match="separate addresses by commas"):
+        KafkaConsumer(bootstrap_servers=["b1:1;b2:1"])
+
+
+@pytest.mark.parametrize("host", ["b1;b2", "'b1'", '"b1"', "SSL://b1"])
+def test_what_is_no_host_is_refused_for_pykafkas_broker_too(host: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not the name or the address of a host"):
+        parse_host(host)
 
 
 def test_source_addresses() -> None:

@@ -114,6 +114,47 @@ def test_exit_timeout_ms_of_zero_waits_for_nothing(cluster: MockCluster, handler
     assert "exit_timeout_ms=0): t: 1000" in said
 
 
+KILLED = """
+    import logging, os
+    from gkafka import lifetime
+
+    class Kill(logging.Handler):
+        def emit(self, record):
+            print(record.levelname, record.getMessage(), flush=True)
+            if "waits for up to" in record.getMessage():
+                os._exit(9)
+
+    logging.getLogger("gkafka").addHandler(Kill())
+    producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=100_000)
+    for i in range(1000):
+        producer.produce("t", b"%d" % i)
+    lifetime._half_way = lambda producer, deadline: 0.0
+"""
+
+
+@HANDLERS
+def test_what_waits_is_said_before_the_time_is_over_since_the_process_may_be_killed(
+    cluster: MockCluster, handler: str, patched: bool
+) -> None:
+    """gunicorn kills its workers after --graceful-timeout: with 5 s nothing told of the records that were lost."""
+    cluster.on("Produce", Delay(300), times=None)
+    begin = f"from gkafka import KafkaClient\nclient = KafkaClient({cluster.bootstrap!r}, handler={handler!r})\n"
+    done = play(begin + textwrap.dedent(KILLED), patched=patched, alone=True)
+    assert done.returncode == 9, done.stderr
+    line = done.stdout.splitlines()[-1]
+    assert re.match(
+        r"WARNING the interpreter ends, and waits for up to [\d.]+ s more \(exit_timeout_ms=100000\) for 1000 record\(s\)", line
+    ), line
+    assert line.endswith(" loses them: t: 1000")
+
+
+@pytest.mark.parametrize(("timeout_ms", "silent_s"), [(5000, 2.5), (2000, 1.0), (1999, 1.999), (200, 0.2), (0, 0)])
+def test_half_of_the_time_is_waited_for_in_silence_or_all_if_it_is_short(client: KafkaClient, timeout_ms: int, silent_s: float) -> None:
+    producer = client.get_producer(exit_timeout_ms=timeout_ms)
+    deadline = 1000 + timeout_ms / 1000
+    assert lifetime._half_way(producer, deadline) == pytest.approx(1000 + silent_s)
+
+
 @HANDLERS
 def test_brokers_that_are_gone_do_not_hold_the_end_up(cluster: MockCluster, handler: str, patched: bool) -> None:
     program = """
@@ -384,6 +425,32 @@ CHILD = """
 def test_a_process_of_multiprocessing_sends_what_its_producers_hold(handler: str, patched: bool) -> None:
     """It ends by os._exit(), after finalizers of its own."""
     assert script(CHILD, handler, patched) == ["0 100"]
+
+
+POOL = """
+    import functools, multiprocessing
+    cluster = MockCluster(topics={"t": 1})
+
+    @functools.cache
+    def producer(pid):
+        return KafkaClient(cluster.bootstrap, handler=HANDLER).get_producer(linger_ms=60_000, exit_timeout_ms=100_000)
+
+    def work(number):
+        producer(os.getpid()).produce("t", b"%d" % number)
+        return os.getpid()
+
+    pool = multiprocessing.get_context("fork").Pool(2, maxtasksperchild=4)
+    pids = pool.map(work, range(16), chunksize=1)
+    pool.close()
+    pool.join()
+    print(len(set(pids)) > 2, sorted(int(record.value) for record in cluster.log("t", 0)) == list(range(16)))
+    cluster.close()
+"""
+
+
+def test_workers_of_a_pool_that_are_replaced_send_what_their_producers_hold() -> None:
+    """Each ends after four of 16 tasks, with records that would have waited for a minute."""
+    assert script(POOL, "threading", False) == ["True True"]
 
 
 ONCE_MORE = """

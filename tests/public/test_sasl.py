@@ -221,7 +221,7 @@ def test_a_password_that_is_set_right_lets_the_next_calls_in(run: Runner, connec
 def test_who_is_at_work_when_the_password_changes_is_told(
     run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl, what: str
 ) -> None:
-    client = connect(cluster, **options("PLAIN"))
+    client = connect(cluster, **options("PLAIN"), sasl_retry_timeout_ms=200)
     producer = client.get_producer()
     producer.produce("t", b"x").result(LIMIT_S)
     consumer = client.get_consumer("t", **({"group": "g"} if what == "member" else {}))
@@ -259,7 +259,7 @@ def test_who_is_at_work_goes_on_when_the_credentials_are_right_again(
         return TOKEN
 
     given = options("PLAIN") if by == "password" else {**CLEAR, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": provider}
-    client = connect(cluster, **given, reconnect_backoff_max_ms=100)
+    client = connect(cluster, **given, reconnect_backoff_max_ms=100, sasl_retry_timeout_ms=200)
     producer = client.get_producer()
     beat: dict[str, Any] = {"group_protocol": "consumer"} if protocol == "consumer" else {"heartbeat_interval_ms": 50}
     alone, member = client.get_consumer("t"), client.get_consumer("t", group="g", **beat)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import gkafka.records._pure as pure
 from gkafka.exceptions import KafkaTimeoutError, MessageSizeTooLarge
-from gkafka.records._split import cuts
+from gkafka.records._results import Record
+from gkafka.records._split import before, cuts
 from tests.records.reading import read
 from tests.records.write_helpers import Owner, Row, fill, make_appender, some_rows
 
@@ -312,3 +313,22 @@ def test_a_topic_may_have_smaller_batches(impl: Any) -> None:
     assert appender.limit("t") == 128
     appender.set_limit("t", 1 << 30)
     assert appender.limit("t") == 16384
+
+
+# -- where the broker says -----------------------------------------------------------------------------------------------
+@given(data=st.data(), size=st.integers(2, 30))
+def test_a_batch_is_cut_before_exactly_the_record_that_is_asked_for(data: Any, size: int) -> None:
+    at = data.draw(st.integers(1, size - 1))
+    rows = some_rows(size)
+    first, second = cuts([Record("t", 1, k, v, h or [], t) for t, k, v, h in rows], before(at))
+    assert (first.first, len(first.rows), second.first, len(second.rows)) == (0, at, at, size - at)
+
+
+@pytest.mark.parametrize("at", [1, 7, 39])
+def test_both_parts_of_a_cut_hold_their_records(impl: Any, at: int) -> None:
+    rows = some_rows(40)
+    batch = fill(impl, rows)
+    batch.seal(1, None)
+    parts = batch.split(before(at))
+    assert [(part.first, part.count) for part in parts] == [(0, at), (at, 40 - at)]
+    assert [m[1:] for part in parts for m in decoded(impl, part, 1)] == [(t, k, v, h or []) for t, k, v, h in rows]

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from gkafka import KafkaClient
 from gkafka.exceptions import AuthenticationError, ConfigurationError
-from gkafka.jaas import client_options
+from gkafka.jaas import client_options, read_login
 from gkafka.spark.connections import connected
 from gkafka.spark.kafkaproperties import translate
 from gkafka.spark.options import parse, parse_either, parse_stream
 from gkafka.spark.sinkoptions import parse_sink
 from gkafka.testing import MockCluster, Sasl
+from tests.net.servers import serve
 from tests.public.test_secrets import told_by
 from tests.spark.conftest import Read
 
@@ -77,6 +78,35 @@ def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("line", "mechanism", "options", "passed"),
+    [
+        (
+            f'{PLAIN} required serviceName="kafka" username="alice" password="{PASSWORD}" debug=true;',
+            "PLAIN",
+            USER,
+            ("serviceName", "debug"),
+        ),
+        (f'{SCRAM} required username="alice" password="{PASSWORD}" hunter2="x";', "SCRAM-SHA-256", USER, ("another option",)),
+        ("x.IAMLoginModule required awsDebugCreds=true;", "AWS_MSK_IAM", {}, ("awsDebugCreds",)),
+        ('x.IAMLoginModule required awsProfileName="me";', "AWS_MSK_IAM", {"sasl_aws_profile": "me"}, ()),
+        (
+            'x.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/r" awsRoleSessionName="s" awsStsRegion="eu-west-1";',
+            "AWS_MSK_IAM",
+            {"sasl_aws_role_arn": "arn:aws:iam::1:role/r", "sasl_aws_role_session_name": "s"},
+            ("awsStsRegion",),
+        ),
+        (f'{OAUTH} required awsProfileName="me";', "AWS_MSK_IAM", {"sasl_aws_profile": "me"}, ()),
+        ("x.Krb5LoginModule required useKeyTab=false storeKey=true;", "GSSAPI", {}, ("storeKey",)),
+    ],
+)
+def test_options_of_a_line_that_mean_nothing_here_are_passed_over(
+    line: str, mechanism: str, options: dict[str, Any], passed: tuple[str, ...]
+) -> None:
+    """Java's modules ignore options that they do not know."""
+    assert read_login(line, mechanism) == (options, passed)
+
+
+@pytest.mark.parametrize(
     ("line", "mechanism", "words"),
     [
         (f'{PLAIN} required username="alice" password="{PASSWORD}"', "PLAIN", "must end with a semicolon"),
@@ -99,7 +129,12 @@ def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any
             "delegation tokens are not supported",
         ),
         ('x.Krb5LoginModule required useKeyTab=true keyTab="/k";', "GSSAPI", "KRB5_CLIENT_KTNAME"),
-        ('x.IAMLoginModule required awsProfileName="me";', "AWS_MSK_IAM", "AWS_PROFILE"),
+        (
+            f"{PLAIN} required username=alice password=Endpoint=sb://x/;Key={PASSWORD};",
+            "PLAIN",
+            "put a value that holds one in double quotes",
+        ),
+        (f'"{PLAIN} required username=alice password={PASSWORD};"', "PLAIN", "the whole line stands in quotes: take the outer pair off"),
         (
             f'{PLAIN} required username="alice" passwort="{PASSWORD}";',
             "PLAIN",
@@ -146,6 +181,36 @@ def test_whatever_a_line_is_it_is_options_or_our_error(line: str, mechanism: str
     assert set(options) <= {"sasl_username", "sasl_password"}
 
 
+# -- Amazon MSK --------------------------------------------------------------------------------------------------------
+MSK = "b-1.demo.c2.kafka.eu-west-1.amazonaws.com:9098"
+IAM = "software.amazon.msk.auth.iam"
+
+
+@pytest.mark.parametrize(
+    ("line", "handler", "more"),
+    [
+        (f"{IAM}.IAMLoginModule required;", f"{IAM}.IAMClientCallbackHandler", {}),
+        (
+            f'{IAM}.IAMLoginModule required awsProfileName="p" awsDebugCreds=true;',
+            f"{IAM}.IAMClientCallbackHandler",
+            {"sasl_aws_profile": "p"},
+        ),
+        (f'{OAUTH} required awsProfileName="p";', f"{IAM}.IAMOAuthBearerLoginCallbackHandler", {"sasl_aws_profile": "p"}),
+    ],
+)
+def test_amazons_documented_lines_are_read(line: str, handler: str, more: dict[str, str]) -> None:
+    found = translate(
+        {
+            "bootstrap.servers": MSK,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER" if "OAuth" in line else "AWS_MSK_IAM",
+            "sasl.jaas.config": line,
+            "sasl.client.callback.handler.class": handler,
+        }
+    )
+    assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM", "sasl_aws_region": "eu-west-1", **more}
+
+
 # -- properties --------------------------------------------------------------------------------------------------------
 def test_the_properties_of_java_become_options() -> None:
     line = f'{PLAIN} required username="alice" password="{PASSWORD}";'
@@ -160,6 +225,28 @@ def test_gkafkas_own_names_do_the_same() -> None:
         properties(security__protocol="SASL_SSL", sasl__mechanism="SCRAM-SHA-512", sasl__username="alice", sasl__password=PASSWORD)
     )
     assert dict(found.client) == {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", **USER}
+
+
+def test_librdkafkas_names_do_the_same() -> None:
+    found = parse(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "subscribe": "t",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanisms": "OAUTHBEARER",
+            "kafka.sasl.oauthbearer.method": "oidc",
+            "kafka.sasl.oauthbearer.client.id": "me",
+            "kafka.sasl.oauthbearer.client.secret": PASSWORD,
+            "kafka.sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+            "kafka.sasl.oauthbearer.extensions": "pool=p",
+        }
+    )
+    client = found.kafka.client
+    assert found.warnings == ()
+    assert (str(client["sasl_mechanism"]), str(client["sasl_oauth_client_id"])) == ("OAUTHBEARER", "me")
+    assert client["sasl_oauth_client_secret"].reveal() == PASSWORD
+    assert client["sasl_oauth_extensions"] == {"pool": "p"}
+    assert PASSWORD not in repr(client)
 
 
 def test_a_token_endpoint_is_named_as_in_java() -> None:
@@ -240,7 +327,6 @@ def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[
     [
         "org.example.{} required a=b;",
         "{} required a=b;",
-        'PlainLoginModule required username="a" {}="x";',
         'x.PlainLoginModule required {}="x" {}="y";',
         'x.PlainLoginModule required {}="x" y;',
         'x.PlainLoginModule required username="a" password="p"{}"q";',
@@ -290,3 +376,33 @@ def test_nothing_that_may_be_a_secret_is_in_a_variable_of_a_traceback(
     with pytest.raises(ConfigurationError) as refused:
         read({"kafka.bootstrap.servers": "h:1", topic: "t", **more})
     assert "hunter2wxyz" not in told_by(refused.value)
+
+
+# -- token endpoints -----------------------------------------------------------------------------------------------------
+SIDECAR = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "allow.plaintext.credentials": "true"}
+
+
+def test_a_sidecar_and_what_else_an_endpoint_wants_are_named_as_the_other_properties() -> None:
+    asked: list[bytes] = []
+
+    def answer(conn: Any) -> None:
+        asked.append(conn.recv(8000))
+        conn.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"access_token": "t0ken", "expires_in": 60}')
+
+    with MockCluster(sasl=Sasl(tokens=["t0ken"]), topics={"t": 1}) as cluster, serve(answer) as port:
+        given = {"bootstrap.servers": cluster.bootstrap, **SIDECAR, "sasl.oauthbearer.token.endpoint.url": f"http://localhost:{port}"}
+        more = {"sasl.oauth.audience": "kafka", "sasl.oauth.form.fields": "resource=r&tenant=1"}
+        for options in (given, {**given, **more}):
+            with connected(translate(options)) as client:
+                assert client.partitions("t") == [0]
+    assert [request.partition(b"\r\n\r\n")[2] for request in (asked[0], asked[-1])] == [
+        b"grant_type=client_credentials",
+        b"grant_type=client_credentials&audience=kafka&resource=r&tenant=1",
+    ]
+
+
+def test_http_to_another_machine_names_the_property_that_allows_it() -> None:
+    who = {"sasl.oauthbearer.client.credentials.client.id": "me", "sasl.oauthbearer.client.credentials.client.secret": PASSWORD}
+    told = refusal(**SIDECAR, **who, **{"sasl.oauthbearer.token.endpoint.url": "http://login.example/token"})
+    assert "kafka.sasl.oauthbearer.token.endpoint.url of 'http' scheme to 'login.example'" in told
+    assert "kafka.sasl.oauth.allow.http=" in told

@@ -82,6 +82,20 @@ def test_a_codecs_level_is_that_codecs() -> None:
     assert options.warnings == ("kafka.compression.lz4.level has no effect: kafka.compression.type is gzip",)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("compression.codec", "gzip", {"compression": "gzip"}),
+        ("queue.buffering.max.ms", "7", {"linger_ms": 7}),
+        ("queue.buffering.max.kbytes", "10000", {"buffer_bytes": 10_240_000}),
+        ("message.timeout.ms", "9000", {"delivery_timeout_ms": 9000}),
+        ("message.max.bytes", "2048", {"max_request_bytes": 2048}),
+    ],
+)
+def test_a_property_of_librdkafkas_producer_is_an_option_of_ours(name: str, text: str, expected: dict[str, Any]) -> None:
+    assert dict(parsed(**{f"kafka.{name}": text}).kafka.producer) == expected
+
+
 def test_properties_of_the_client_go_to_the_client() -> None:
     options = parsed(kafka__client__id="etl", kafka__request__timeout__ms="5000", kafka__metadata__max__idle__ms="1")
     assert options.kafka.client.client == {"client_id": "etl", "socket_timeout_ms": 5000}

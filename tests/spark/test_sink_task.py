@@ -9,7 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gkafka.exceptions import ConfigurationError, FencedError, KafkaException, KafkaTimeoutError, RecordTooLarge, SerializationError
+from gkafka.exceptions import (
+    ConfigurationError,
+    FencedError,
+    InvalidRecord,
+    KafkaException,
+    KafkaTimeoutError,
+    RecordTooLarge,
+    SerializationError,
+)
 from gkafka.records import murmur2
 from gkafka.spark import exactlyonce
 from gkafka.spark.connections import connected
@@ -17,6 +25,7 @@ from gkafka.spark.exactlyonce import RowsChangedError, Task, read_mark, write_on
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
 from gkafka.spark.sinktask import Tally, write_plainly
 from gkafka.testing import Close, Drop, Error, MockCluster
+from tests.kit.refusing import Refuse
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOT_LEADER, TOO_LARGE, DENIED = 6, 10, 29
@@ -184,6 +193,15 @@ def test_what_a_broker_refuses_is_told_with_the_partition(
         write_plainly(options(topic="t", kafka__delivery__timeout__ms=str(deadline_ms)), [numbered(0, 1)])
     assert type(caught.value).__name__ == text
     assert (caught.value.topic, caught.value.partition) == ("t", 0)
+
+
+def test_a_row_that_is_at_fault_is_told_in_the_brokers_words(cluster: MockCluster, options: Any) -> None:
+    """KIP-467. The other rows are written, as far as a task goes that fails."""
+    cluster.on("Produce", Refuse(), times=None)
+    rows = batch(value=["a", "b", "c"], key=["k", None, "k"])
+    with pytest.raises(InvalidRecord, match=r"t-0.*Compacted topic cannot accept message without key.*; Spark tries the task again"):
+        write_plainly(options(topic="t"), [rows])
+    assert stored(cluster, "t") == [b"a", b"c"]
 
 
 def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_timeout(cluster: MockCluster, options: Any) -> None:

@@ -211,6 +211,24 @@ def test_control_batches_are_no_rows(cluster: MockCluster, reading: Reading) -> 
     assert reading().column("offset") == [0, 1, 2, 4, 5]
 
 
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("given", [{}, {"minPartitions": "4"}, {"maxRecordsPerPartition": "1"}])
+def test_an_end_that_is_a_marker_is_reached_and_is_no_loss(
+    cluster: MockCluster, reading: Reading, level: str, given: dict[str, str]
+) -> None:
+    """A task of its own may have nothing but the marker."""
+    more = {"failOnDataLoss": "true", "kafka__isolation__level": level, **given}
+    cluster.append("t", 0, values(3, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0) + marker(1, 3, producer_id=7))
+    assert reading(endingOffsets="latest", **more).column("offset") == [0, 1, 2]
+    assert reading(endingOffsets='{"t":{"0":4}}', **more).column("offset") == [0, 1, 2]
+    assert reading(startingOffsets='{"t":{"0":3}}', **more).rows() == []
+    cluster.append("t", 0, marker(0, 4, producer_id=8) + marker(1, 5, producer_id=9))
+    assert reading(startingOffsets='{"t":{"0":2}}', **more).column("offset") == [2]
+    cluster.delete_records("t", 0, 3)
+    assert reading(**more).rows() == [], "a log that begins with a marker, and has nothing else"
+    assert reading(endingOffsets='{"t":{"0":5}}', **more).rows() == []
+
+
 def transactions(cluster: MockCluster) -> None:
     """7 aborts 0-1, 8 commits 2-3 (interleaved), then 7 commits 6-7; 8's open transaction at 9-10 is beyond the stable offset."""
     own = {"attributes": TRANSACTIONAL, "producer_epoch": 0}

@@ -424,6 +424,62 @@ def test_a_batch_ends_at_its_end_even_if_no_record_is_there(cluster: MockCluster
     assert query.run() == []
 
 
+def markers(cluster: MockCluster, offset: int, count: int = 1) -> None:
+    """The ends of transactions that wrote nothing to topic "t"."""
+    for at in range(offset, offset + count):
+        cluster.append("t", 0, marker(at % 2, offset=at, producer_id=7, producer_epoch=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_markers_alone_are_one_batch_without_rows_and_not_another_one(
+    cluster: MockCluster, streaming: Streaming, kind: type[Query], level: str
+) -> None:
+    numbers(cluster, 2)
+    query = streaming(kind=kind, kafka__isolation__level=level)
+    query.run()
+    for end in (3, 4):
+        markers(cluster, end - 1)
+        assert counts(query.run()) == [0]
+        assert json.loads(query.checkpoint.offsets[-1]) == {"t": {"0": end}}
+        assert [query.plan() for _ in range(3)] == [False, False, False]
+    restarted = streaming(query.checkpoint, kind=kind, kafka__isolation__level=level)
+    assert not restarted.plan()
+    produce(cluster, [{"value": b"behind them"}])
+    restarted.run()
+    assert restarted.values() == [b"behind them"]
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_markers_alone_leave_no_lag(cluster: MockCluster, streaming: Streaming, level: str) -> None:
+    query = streaming(available_now=True, kafka__isolation__level=level, commitGroup="g", commitIntervalMs="0")
+    numbers(cluster, 2)
+    markers(cluster, 2, 2)
+    assert counts(query.run()) == [2]
+    assert query.reader.reportLatestOffset() == json.loads(query.checkpoint.offsets[-1]) == {"t": {"0": 4}}
+    assert cluster.committed("g")["t", 0].offset == cluster.offsets("t", 0)[1] == 4
+
+
+def test_available_now_passes_markers_by_its_cap_and_ends(cluster: MockCluster, streaming: Streaming) -> None:
+    markers(cluster, 0, 5)
+    query = streaming(available_now=True, maxOffsetsPerTrigger="2")
+    assert counts(query.run()) == [0, 0, 0]
+    assert json.loads(query.checkpoint.offsets[-1]) == {"t": {"0": 5}}
+
+
+def test_a_crash_in_a_batch_of_markers_alone_goes_on_behind_them(cluster: MockCluster, streaming: Streaming) -> None:
+    numbers(cluster, 2)
+    first = streaming(available_now=True)
+    first.run()
+    markers(cluster, 2, 3)
+    assert first.plan() is False, "what came since is for another run"
+    second = streaming(first.checkpoint, available_now=True, maxOffsetsPerTrigger="2")
+    assert second.plan()
+    produce(cluster, [{"value": b"behind them"}])
+    third = streaming(first.checkpoint, available_now=True)
+    assert counts(third.run()) == [0, 1]
+
+
 def test_records_of_open_transactions_are_not_read_before_they_are_committed(cluster: MockCluster, streaming: Streaming) -> None:
     cluster.append("t", 0, values(3))
     cluster.append("t", 0, values(2, base_offset=3, attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0))
@@ -512,6 +568,104 @@ def test_available_now_finishes_what_an_earlier_run_planned(cluster: MockCluster
     cluster.add_partitions("t", 2)
     numbers(cluster, 2, "t", 1)
     assert counts(streaming(first.checkpoint, available_now=True).run()) == [3, 2]
+
+
+def places(*queries: Query, of: str = "t") -> list[tuple[int, int]]:
+    """Partition and offset of each record of a topic in the queries' batches."""
+    return sorted((row["partition"], row["offset"]) for query in queries for rows in query.rows for row in rows if row["topic"] == of)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cap", ["2", None])
+def test_available_now_that_crashed_goes_on_though_partitions_were_added(
+    cluster: MockCluster, streaming: Streaming, kind: type[Query], cap: str | None
+) -> None:
+    """SPARK-53560: the batch that was planned knows nothing of them, and the end of the new run does."""
+    numbers(cluster, 5)
+    first = streaming(available_now=True, maxOffsetsPerTrigger="2")
+    first.run(1)
+    assert first.plan()
+    cluster.add_partitions("t", 3)
+    numbers(cluster, 3, "t", 1)
+    numbers(cluster, 1, "t", 2)
+    second = streaming(first.checkpoint, kind=kind, available_now=True, maxOffsetsPerTrigger=cap)
+    assert counts(second.run()) == ([2, 5] if cap is None else [2, 3, 2])
+    assert places(first, second) == [*((0, offset) for offset in range(5)), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert streaming(second.checkpoint, available_now=True).run() == []
+
+
+def test_available_now_that_crashes_each_time_goes_on_though_each_time_partitions_were_added(
+    cluster: MockCluster, streaming: Streaming
+) -> None:
+    given = {"available_now": True, "maxOffsetsPerTrigger": "2", "commitGroup": "g"}
+    numbers(cluster, 5)
+    runs = [streaming(**given)]
+    runs[0].run(1)
+    for count in (2, 3, 4):
+        assert runs[-1].plan()
+        cluster.add_partitions("t", count)
+        numbers(cluster, 2, "t", count - 1)
+        runs.append(streaming(runs[-1].checkpoint, **given))
+        runs[-1].run(1)
+    runs[-1].run()
+    expected = [*((0, offset) for offset in range(5)), *((partition, offset) for partition in (1, 2, 3) for offset in (0, 1))]
+    assert places(*runs) == expected
+    assert {at: found.offset for at, found in cluster.committed("g").items()} == {("t", 0): 5, ("t", 1): 2, ("t", 2): 2, ("t", 3): 2}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"subscribePattern": "^(t|late)$"}, {"subscribePattern": "^(t|late)$"}),
+        ({"assign": '{"t":[0]}'}, {"assign": '{"t":[0],"late":[0]}'}),
+    ],
+)
+def test_available_now_that_crashed_reads_a_topic_that_came_meanwhile(
+    cluster: MockCluster, streaming: Streaming, before: dict[str, str], after: dict[str, str]
+) -> None:
+    numbers(cluster, 5)
+    first = streaming(available_now=True, maxOffsetsPerTrigger="2", subscribe=None, **before)
+    first.run(1)
+    assert first.plan()
+    cluster.create_topic("late", 1)
+    numbers(cluster, 3, "late")
+    second = streaming(first.checkpoint, available_now=True, maxOffsetsPerTrigger="4", subscribe=None, **after)
+    second.run()
+    assert places(first, second) == [(0, offset) for offset in range(5)]
+    assert places(second, of="late") == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["deleted", "not matched any more"])
+def test_available_now_that_crashed_tells_of_a_topic_that_left_the_pattern_and_goes_on_if_allowed(
+    cluster: MockCluster, streaming: Streaming, caplog: pytest.LogCaptureFixture, kind: type[Query], how: str
+) -> None:
+    given = {"subscribe": None, "subscribePattern": "^(t|pair)$", "available_now": True}
+    numbers(cluster, 5)
+    numbers(cluster, 3, "pair", 1)
+    first = streaming(maxOffsetsPerTrigger="4", **given)
+    first.run(1)
+    assert first.plan()
+    planned = json.loads(first.checkpoint.offsets[1])["t"]["0"]
+    if how == "deleted":
+        cluster.delete_topic("pair")
+    else:
+        given["subscribePattern"] = "^t$"
+    cluster.add_partitions("t", 2)
+    numbers(cluster, 2, "t", 1)
+    offsets = list(first.checkpoint.offsets)
+    for _ in range(2):  # the same each time, and nothing is counted as read
+        with pytest.raises(DataLossError, match=r"failOnDataLoss to false.*Partitions pair-1 "):
+            streaming(Checkpoint(list(offsets), 1), kind=kind, **given).run()
+    caplog.clear()
+    lenient = streaming(Checkpoint(list(offsets), 1), kind=kind, failOnDataLoss="false", **given)
+    lenient.run()
+    assert places(first, lenient) == [*((0, offset) for offset in range(5)), (1, 0), (1, 1)]
+    assert len(lenient.rows[0]) == planned - json.loads(offsets[0])["t"]["0"], "the batch that was planned, without what is gone"
+    assert json.loads(lenient.checkpoint.offsets[-1]) == {"t": {"0": 5, "1": 2}}
+    assert "Partitions pair-0, pair-1 " in caplog.text
+    again = streaming(lenient.checkpoint, kind=kind, failOnDataLoss="false", **given)
+    assert again.run() == []
 
 
 def test_available_now_tells_of_partitions_that_are_lost_on_its_way(cluster: MockCluster, streaming: Streaming) -> None:

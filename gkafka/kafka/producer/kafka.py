@@ -204,7 +204,7 @@ class KafkaProducer:
         self._client.handler.check_fork()
         deadline = self._client.handler.monotonic() + self.config["max_block_ms"] / 1000
         try:
-            return set(self._client.cluster.wait_for_topic(check_topic_name(topic), deadline).partitions)
+            return set(self._client.cluster.wait_for_topic(check_topic_name(topic), deadline, writes=True).partitions)
         except UnknownTopicError as exc:
             raise self._not_there(exc) from exc
 

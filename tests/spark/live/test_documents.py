@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import gkafka.spark
+from gkafka import KafkaClient
+from gkafka.testing import MockCluster
 from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import ROOT
 from tests.spark.live.test_oracle import NewTopic, write
@@ -73,3 +76,22 @@ def test_the_page_of_writing(spark: SparkSession, kafka: KafkaCluster, topic: Ne
     assert [frame("gkafka", subscribe=each).count() for each in (batch, stream)] == [25, 40]
     told = frame("gkafka", subscribe=counts).selectExpr("cast(cast(value as string) as int) as count").collect()
     assert sum(row["count"] for row in told) == 40
+
+
+def test_the_recipe_for_payloads_framed_for_a_schema_registry(spark: SparkSession) -> None:
+    (line,) = re.findall(r"^framed = orders\.selectExpr\(.*\)$", (ROOT / "docs" / "recipes.md").read_text(), re.MULTILINE)
+    payloads = [b"\x0aframe", b"", b"\x00\x01"]
+    with MockCluster(topics={"framed": 1}) as cluster:
+        with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer() as producer:
+            for schema_id, payload in zip((1, 4711, 2**31 - 1), payloads, strict=True):
+                producer.produce("framed", struct.pack(">bI", 0, schema_id) + payload)
+        names: dict[str, Any] = {
+            "orders": spark.read.format("gkafka").load(**{"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "framed"})
+        }
+        exec(line, names)
+        rows = names["framed"].collect()
+    assert [(row["schema_id"], bytes(row["avro"])) for row in rows] == [
+        ("1", payloads[0]),
+        ("4711", payloads[1]),
+        (str(2**31 - 1), payloads[2]),
+    ]

@@ -1,0 +1,267 @@
+"""The commands that look, in an outage: each ends by --timeout, says of the rest what there is to say, and why it cannot say all.
+
+Three brokers, one of them down; a topic that is denied; a topic that was deleted, with commits; a group with an open transaction, one in a rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gkafka import KafkaClient
+from gkafka.testing import Drop, Edit, Error, MockCluster, Reply
+from gkafka.wire import access, configs, metadata
+from tests.cli.running import Outcome, tool
+from tests.kit.clock import now
+
+DOWN = 3
+LIMIT_S = 30.0
+GROUPS = ("billing", "mixed", "moving", "open")
+ASKED = ("Metadata", "FindCoordinator", "ListOffsets", "ListGroups", "OffsetFetch", "DescribeGroups", "ConsumerGroupDescribe")
+ALL = tuple(("orders", number) for number in range(6))
+
+
+def deny(request: Any, answer: Any) -> Any:
+    """Of the topic "secret" nothing is told: it is in no list, and refused by its name."""
+    if hasattr(answer, "brokers") and request.message.topics is None:
+        answer.topics = [topic for topic in answer.topics if topic.name != "secret"]
+    for group in getattr(answer, "answers", [answer]):
+        for topic in group.topics:
+            if topic.name == "secret" and hasattr(answer, "brokers"):
+                topic.error_code, topic.partitions = 29, []
+            for p in topic.partitions if topic.name == "secret" else ():
+                p.error_code = 29
+    return answer
+
+
+def rebalance(request: Any, answer: Any) -> Any:
+    for group in answer.groups:
+        group.group_state = "PreparingRebalance" if group.group_id == "moving" else group.group_state
+    return answer
+
+
+def configured(request: Any) -> Any:
+    of = [configs.DescribeConfigsResourceResult(name="retention.ms", value="60000", config_source=1)]
+    results = [
+        configs.DescribeConfigsResult(resource_type=r.resource_type, resource_name=r.resource_name, configs=of)
+        for r in request.message.resources
+    ]
+    return configs.DescribeConfigsResponse(results=results)
+
+
+class Outage:
+    """kind: what the third broker is: "stopped", and the others know it; "dead", and they do not know it yet; "silent" to whoever asks."""
+
+    def __init__(self, cluster: MockCluster, kind: str) -> None:
+        self.cluster, self.kind = cluster, kind
+
+    def begin(self, client: KafkaClient) -> None:
+        cluster, admin = self.cluster, client.admin()
+        for number, name in enumerate(GROUPS):
+            cluster.move_coordinator(name, 1 + number % 2)
+            admin.alter_group_offsets(name, dict.fromkeys(ALL, 0))
+        admin.alter_group_offsets("mixed", {("secret", 0): 0, ("gone", 0): 0, ("gone", 1): 0})
+        cluster.move_coordinator("x", 1)
+        producer = client.get_producer(transactional_id="x")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets({("orders", 0): 5}, "open")
+        cluster.delete_topic("gone")
+        if self.kind == "silent":
+            for api in ASKED:
+                cluster.on(api, Drop(before=True), broker=DOWN, times=None)
+        else:
+            cluster.stop_broker(DOWN)
+        cluster.on("Metadata", Edit(self._metadata), times=None)
+        for api in ("ListOffsets", "OffsetFetch"):
+            cluster.on(api, Edit(deny), times=None)
+        cluster.on("DescribeGroups", Edit(rebalance), times=None)
+        cluster.on("DescribeConfigs", Reply(configured), times=None)
+        cluster.on("DescribeAcls", Reply(lambda _: access.DescribeAclsResponse()), times=None)
+
+    def _metadata(self, request: Any, answer: Any) -> Any:
+        if self.kind == "dead":
+            host, port = self.cluster.brokers[DOWN]
+            answer.brokers.append(metadata.MetadataResponseBroker(node_id=DOWN, host=host, port=port))
+            for p in (p for topic in answer.topics for p in topic.partitions if p.leader_id < 0):
+                p.leader_id, p.error_code = DOWN, 0
+        return deny(request, answer)
+
+    def ask(self, *words: object) -> Outcome:
+        began = now()
+        outcome = tool(*map(str, words), "-b", self.cluster.bootstrap, "--timeout", "5")
+        assert now() - began < LIMIT_S, outcome
+        return outcome
+
+
+def outage_of(kind: str) -> Iterator[Outage]:
+    topics = {"orders": 6, "payments": 1, "secret": 2, "gone": 2}
+    limits = {"DescribeConfigs": (0, 4), "DescribeAcls": (1, 3)}
+    with (
+        MockCluster(3, topics, replication_factor=1, auto_create=False, limits=limits) as cluster,
+        KafkaClient(cluster.bootstrap, handler="threading") as client,
+    ):
+        outage = Outage(cluster, kind)
+        outage.begin(client)
+        yield outage
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Outage]:
+    yield from outage_of("stopped")
+
+
+NO_LEADER = "orders-2 has no leader at the moment (the same of orders:5)"
+DENIED = "secret: error 29: Topic authorization failed"
+GONE = "gone-0: error 3"
+NO_COMMIT = "OffsetFetch secret-0 of group 'mixed'"
+
+
+# -- the brokers know that one of them is down ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("topics", 0, ["orders 6", "payments 1"], []),
+        ("topics list --long", 0, ["orders 6 1 2", "payments 1 1 0"], []),
+        ("topics describe orders", 0, ["retention.ms=60000", "0 1 1 1 - -", "2 - 3 3 3 no leader"], []),
+        ("topics describe --offsets", 0, ["0 1 1 1 - 0 0 -", "5 - 3 3 3 - - no leader"], []),
+        ("topics describe --problems", 0, ["2 - 3 3 3 no leader"], []),
+        ("topics describe orders secret", 3, ["2 - 3 3 3 no leader"], [DENIED, "next: have a principal that may: kafka-tools acls list --topic secret"]),
+        ("topics config orders", 0, ["retention.ms 60000 topic no"], []),
+        ("groups", 0, ["billing Empty classic - 1"], []),
+        ("groups describe", 3, ["moving PreparingRebalance", "orders 0 0 0 0 - - -", "orders 2 0 - - - - -"], [NO_LEADER, GONE, NO_COMMIT]),
+        ("groups members", 0, [], []),
+        ("lag", 3, ["billing Empty 0 0 2", "mixed Empty 0 0 5", "moving PreparingRebalance 0 0 2", "open Empty 0 0 2"], [NO_LEADER, GONE, NO_COMMIT]),
+        ("lag billing", 3, ["billing orders 1 0 0 0 - - -", "billing orders 2 0 - - - - -", "'billing': lag 0; not known of 2 partitions"], [NO_LEADER]),
+        ("lag open moving", 3, ["open orders 0 0 0 0 - - -"], [NO_LEADER]),
+        ("lag billing nobody", 3, ["'billing': lag 0; not known of 2 partitions", "'nobody': cannot be looked at"], ["Group nobody not found"]),
+        ("lag --watch --count 2 --interval 0.1", 3, ["billing Empty 0 0 2"], [NO_LEADER]),
+        ("offsets list orders", 3, ["orders 0 0 0", "orders 2 - -"], [NO_LEADER]),
+        ("offsets list orders --time 1h", 3, ["orders 0 0 0 -", "orders 2 - - -"], [NO_LEADER]),
+        ("offsets list --group mixed", 3, ["gone 0 0 - -", "orders 0 0 0 0", "orders 2 0 - -", "secret 0 - - -"], [NO_LEADER, GONE, NO_COMMIT]),
+        ("offsets list orders secret --group open", 3, ["orders 0 0 0 0"], [NO_LEADER, DENIED]),
+        ("acls", 0, [], []),
+        ("configs describe topic orders", 0, ["retention.ms 60000 topic no"], []),
+        ("print_topics", 0, ["orders 6 1"], []),
+        ("desc_topic orders", 0, ["2 - 3 3"], []),
+        ("print_offsets orders LATEST", 3, ["0 0", "2 -"], [NO_LEADER]),
+        ("print_consumer_lag orders billing", 3, ["0 0 0 0", "2 - - 0"], [NO_LEADER]),
+        ("print_managed_consumer_groups orders", 0, ["Topic: orders"], []),
+        ("doctor --topic orders --group open", 1, ["fail topic topic 'orders': 2 of 6 partitions have no leader", "ok group group 'open'"], []),
+        ("doctor --topic secret", 1, ["next: this client needs an ACL that allows Describe on topic 'secret'"], []),
+    ],
+)  # fmt: skip
+def test_what_does_not_answer_hides_nothing_of_the_rest(words: str, code: int, out: list[str], err: list[str], stopped: Outage) -> None:
+    told = stopped.ask(*words.split())
+    shown = [" ".join(line.split()) for line in told.out.decode().splitlines()]
+    assert told.code == code, told
+    for text in out:
+        assert any(line.startswith(text) for line in shown), told.out.decode()
+    for text in err:
+        assert text in told.err, told.err
+    assert bool(told.err) is bool(err), told.err
+
+
+def test_json_has_a_reason_for_what_it_has_no_value_of(stopped: Outage) -> None:
+    found = {group["group"]: group for group in stopped.ask("lag", "--json").document}
+    rows = {(row["topic"], row["partition"]): row for row in found["mixed"]["partitions"]}
+    assert (rows["orders", 0]["lag"], rows["orders", 0]["problem"]) == (0, None)
+    assert (rows["orders", 2]["committed"], rows["orders", 2]["end"], rows["orders", 2]["problem"]) == (
+        0,
+        None,
+        "orders-2 has no leader at the moment",
+    )
+    assert "error 3" in rows["gone", 1]["problem"]
+    assert rows["secret", 0]["committed"] is None
+    assert (found["mixed"]["unknown"], found["mixed"]["problem"]) == (5, None)
+
+
+def test_a_topic_is_deleted_and_a_group_reset_as_far_as_they_can_be(stopped: Outage) -> None:
+    told = stopped.ask("topics", "delete", "orders")
+    assert (told.code, told.out.split()[-3:]) == (0, [b"orders", b"6", b"-"])
+    plan = stopped.ask("offsets", "reset", "billing", "--to-latest")
+    assert (plan.code, len(plan.lines)) == (3, 5)
+    assert NO_LEADER in plan.err
+
+
+# -- one of them is down, and the others do not know it yet ----------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["dead", "silent"])
+def test_a_broker_that_does_not_answer_hides_nothing_of_the_others(kind: str) -> None:
+    for outage in outage_of(kind):
+        told = outage.ask("lag")
+        lines = [" ".join(line.split()) for line in told.out.decode().splitlines()]
+        assert (told.code, lines) == (
+            3,
+            [
+                "GROUP STATE MEMBERS LAG UNKNOWN",
+                "billing Empty 0 0 2",
+                "mixed Empty 0 0 5",
+                "moving PreparingRebalance 0 0 2",
+                "open Empty 0 0 2",
+            ],
+        )
+        port = outage.cluster.brokers[DOWN][1]
+        assert f"listing groups: not done in time, last: 127.0.0.1:{port}" in told.err
+        assert "orders-2: looking offsets up: not done in time" in told.err
+        told = outage.ask("topics", "list", "--long")
+        assert (told.code, told.err) == (0, "")
+        told = outage.ask("offsets", "list", "orders")
+        assert [len(line.split()) for line in told.lines] == [4] * 7
+        assert (told.code, b"orders 2 - -".split() in [line.split() for line in told.lines]) == (3, True)
+
+
+# -- the reports ------------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def healthy() -> Iterator[MockCluster]:
+    with MockCluster(3, {"t": 3, "u": 1}, auto_create=False) as cluster:
+        with KafkaClient(cluster.bootstrap, handler="threading") as client:
+            client.admin().alter_group_offsets("g", {("t", 0): 0, ("t", 1): 0, ("t", 2): 0, ("u", 0): 0})
+            client.admin().alter_group_offsets("h", {("t", 0): 0})
+        yield cluster
+
+
+def soon(cluster: MockCluster, *words: str) -> Outcome:
+    """Far before the 60 s that the command has."""
+    began = now()
+    outcome = tool(*words, "-b", cluster.bootstrap, "--timeout", "60")
+    assert now() - began < LIMIT_S
+    return outcome
+
+
+@pytest.mark.parametrize("code", [5, 29, 3])
+def test_lag_while_one_partition_cannot_tell_its_end(code: int, healthy: MockCluster) -> None:
+    """redpanda-data/console#2573, KAFKA-19435, KAFKA-19500."""
+    healthy.on("ListOffsets", Error(code), broker=healthy.leader("t", 1), times=None)
+    for words in (("lag", "g"), ("lag",), ("groups", "describe", "g")):
+        told = soon(healthy, *words)
+        assert told.code == 3
+        assert f"t-1 on broker 127.0.0.1:{healthy.brokers[healthy.leader('t', 1)][1]}: error {code}" in told.err
+    ends = {int(line.split()[1]): line.split()[3] for line in told.lines if line.startswith(b"t ")}
+    assert ends == {0: b"0", 1: b"-", 2: b"0"}
+
+
+def test_lag_of_a_group_whose_topic_is_deleted(healthy: MockCluster) -> None:
+    """seglo/kafka-lag-exporter#478: nothing was told of any group."""
+    healthy.delete_topic("u")
+    told = soon(healthy, "lag")
+    assert (told.code, [line.split()[0] for line in told.lines]) == (3, [b"GROUP", b"g", b"h"])
+    assert "u-0: error 3" in told.err
+
+
+def test_lag_of_groups_whose_offsets_are_said_to_be_unstable(healthy: MockCluster) -> None:
+    """redpanda-data/redpanda#6423: brokers that tell so to everybody, of all groups or one."""
+    healthy.on("OffsetFetch", Error(88), times=None, when=lambda request: "'h'" in str(request.message))
+    told = soon(healthy, "lag")
+    assert told.code == 3
+    assert [line.split() for line in told.lines[1:]] == [[b"g", b"Empty", b"0", b"0", b"0"], [b"h", b"Empty", b"0", b"-", b"-"]]
+    assert "a transaction that moves these offsets is still open" in told.err
+    assert soon(healthy, "lag", "h").lines[-1] == b"'h': what it has committed cannot be told"
+
+
+def test_lag_shows_the_same_partitions_however_a_group_was_read(healthy: MockCluster) -> None:
+    """A group that ended early has committed of some partitions only: of which depends on its protocol, and on chance."""
+    rows = [line.split()[1:3] for line in soon(healthy, "lag", "h").lines[1:-1]]
+    assert rows == [[b"t", b"0"], [b"t", b"1"], [b"t", b"2"]]
+    assert soon(healthy, "lag", "h").lines[-1] == b"'h': lag 0; nothing committed of 2 partitions"

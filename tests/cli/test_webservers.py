@@ -1,0 +1,95 @@
+"""The port of a web server in place of a broker's: every command says so, in the words of `doctor`."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+
+import pytest
+
+from gkafka.cli.app import COMMANDS
+from gkafka.testing import MockCluster, Sasl
+from tests.cli.running import failure, tool
+from tests.kit.clock import now
+from tests.net.certificates import Certificates
+from tests.net.servers import refused_port, serve
+
+ARGUMENTS = {
+    "topics": "describe orders",
+    "groups": "describe billing",
+    "offsets": "list orders",
+    "configs": "describe broker 1",
+    "produce": "orders",
+    "consume": "orders",
+    "copy": "orders payments",
+    "bench": "produce --records 10",
+    "desc_topic": "orders",
+    "print_offsets": "orders LATEST",
+    "print_consumer_lag": "orders billing",
+    "print_managed_consumer_groups": "orders",
+    "reset_offsets": "orders billing EARLIEST",
+    "consume_topic": "orders",
+    "create_topic": "orders",
+    "delete_topic": "orders",
+}
+"""Of commands that want some."""
+WITHOUT_A_CLUSTER = ("version", "completion")
+NAMES = [name for section in COMMANDS.values() for name in section if name not in (*WITHOUT_A_CLUSTER, "doctor")]
+NEXT = "\n  next: this is a web server: give the port of a Kafka listener, 9092 by default\n"
+
+
+def patient(conn: socket.socket) -> None:
+    """Says nothing before it has heard the end of a request's headers, as nginx and others do."""
+    heard = b""
+    while b"\r\n\r\n" not in heard:
+        chunk = conn.recv(65536)
+        if not chunk:
+            return
+        heard += chunk
+    conn.sendall(b"HTTP/1.1 404 Not Found\r\nServer: x\r\n\r\n")
+
+
+def hasty(conn: socket.socket) -> None:
+    conn.recv(65536)
+    conn.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_tells_a_web_server(name: str) -> None:
+    with serve(patient) as port:
+        began = now()
+        told = tool("-b", f"127.0.0.1:{port}", "--timeout", "2", name, *ARGUMENTS.get(name, "").split(), stdin=b"x\n")
+        assert now() - began < 30
+    failure(told, f"kafka-tools: 127.0.0.1:{port}: a web server answers there: 'HTTP/1.1 404 Not Found'{NEXT}")
+
+
+@pytest.mark.parametrize("options", [[], ["--security-protocol", "SSL"]])
+def test_one_that_answers_at_once(options: list[str]) -> None:
+    with serve(hasty) as port:
+        told = tool("topics", "-b", f"127.0.0.1:{port}", "--timeout", "4", *options)
+    failure(told, f"127.0.0.1:{port}: a web server answers there: 'HTTP/1.1 400 Bad Request'{NEXT}")
+
+
+def test_one_behind_tls(tmp_path: pathlib.Path) -> None:
+    certificates = Certificates(tmp_path)
+    context = certificates.server("good")
+    with serve(patient, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
+        told = tool("lag", "-b", f"localhost:{port}", "--timeout", "4", "--security-protocol", "SSL", "--ssl-cafile", certificates.ca)
+    failure(told, f"localhost:{port}: a web server answers there: 'HTTP/1.1 404 Not Found'{NEXT}")
+
+
+def test_one_beside_a_port_that_is_closed() -> None:
+    with serve(patient) as port:
+        told = tool("groups", "-b", f"127.0.0.1:{refused_port()},127.0.0.1:{port}", "--timeout", "2")
+    failure(told, f"127.0.0.1:{port}: a web server answers there: 'HTTP/1.1 404 Not Found'{NEXT}")
+
+
+def test_a_broker_is_taken_for_none(tmp_path: pathlib.Path) -> None:
+    """Who refuses a password, or is not there, is no web server, and nothing is sent there to find out."""
+    password = tmp_path / "password"
+    password.write_text("wrong\n")
+    with MockCluster(sasl=Sasl({"u": "p"})) as cluster:
+        who = ("--sasl-mechanism", "SCRAM-SHA-256", "--sasl-username", "u", "--sasl-password-file", str(password))
+        told = tool("topics", "-b", cluster.bootstrap, "--security-protocol", "SASL_PLAINTEXT", *who)
+    assert (told.code, "web server" in told.err) == (1, False)
+    assert "web server" not in tool("topics", "-b", f"127.0.0.1:{refused_port()}", "--timeout", "2").err

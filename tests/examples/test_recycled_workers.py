@@ -1,0 +1,103 @@
+"""Workers of gunicorn that end, with a producer that is made at the first use and never closed: what was answered is in Kafka, or it is said what is not."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import re
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gkafka.testing import MockCluster
+from tests.effort import one_of
+from tests.gevent.live.recipes import LIMIT_S, Program
+from tests.live.jvm import free_ports
+
+PARTITIONS, REQUESTS, EACH = 4, 60, 10
+ANSWERED, NOT_NOW = 202, 503
+
+
+class Server:
+    """gunicorn with examples/flask_app.py in two workers."""
+
+    def __init__(self, cluster: MockCluster, kind: str, folder: Path, *more: str) -> None:
+        (self.port,) = free_ports(1)
+        command = [sys.executable, "-m", "gunicorn", "-k", kind, "-w", "2", "-b", f"127.0.0.1:{self.port}", "--chdir", "examples", *more]
+        threads = ["--threads", "4"] if kind == "gthread" else []
+        settings = {"KAFKA_HOSTS": cluster.bootstrap, "KAFKA_HANDLER": "auto", "KAFKA_LINGER_MS": "100"}
+        self.program = Program([*command, *threads, "flask_app:app"], folder, **settings)
+
+    def is_up(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), LIMIT_S):
+            return True
+        return False
+
+    def post(self, path: str, body: bytes) -> int:
+        """The status; 0 if there was no answer, because a worker ended."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        try:
+            connection.request("POST", path, body)
+            response = connection.getresponse()
+            response.read()
+            return response.status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
+    def post_events(self, count: int) -> list[int]:
+        """The statuses of so many requests, four at once, each with its number."""
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(lambda number: self.post("/events", b"%d" % number), range(count)))
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    with contextlib.ExitStack() as stack:
+
+        def start(cluster: MockCluster, kind: str, *more: str) -> Server:
+            server = Server(cluster, kind, tmp_path, *more)
+            stack.enter_context(server.program)
+            server.program.wait_until(server.is_up, "up")
+            return server
+
+        yield start
+
+
+@pytest.mark.parametrize("kind", one_of("gthread", "sync", "gevent"))
+def test_workers_that_are_replaced_lose_nothing(kind: str, serve: Callable[..., Server]) -> None:
+    """--max-requests: each sends what it was told to, though it waits for more."""
+    with MockCluster(topics={"flask": PARTITIONS}) as cluster:
+        server = serve(cluster, kind, "--max-requests", str(EACH), "--graceful-timeout", str(int(LIMIT_S)))
+        statuses = server.post_events(REQUESTS)
+        server.program.end()
+        log = [int(record.value or b"") for partition in range(PARTITIONS) for record in cluster.log("flask", partition)]
+    said = server.program.said()
+    assert said.count("Worker exiting") >= REQUESTS // EACH - 2, said
+    answered = {number for number, status in enumerate(statuses) if status == ANSWERED}
+    assert len(answered) > REQUESTS // 2
+    assert len(log) == len(set(log)), "once"
+    assert answered <= set(log), f"{answered - set(log)} of {len(answered)}\n{said}"
+    assert "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("kind", one_of("gevent", "gthread", "sync"))
+def test_workers_that_end_while_no_broker_is_there_say_how_many_records_are_lost(kind: str, serve: Callable[..., Server]) -> None:
+    """At the end of exit_timeout_ms, 5 s. (Half-way, too, since a --graceful-timeout of 5 s kills them before: tests/public/test_exit.py.)"""
+    with MockCluster(topics={"flask": PARTITIONS}) as cluster:
+        server = serve(cluster, kind, "--graceful-timeout", str(int(LIMIT_S)))
+        while server.post("/records", b"delivered") != 200:
+            pass
+        cluster.stop_broker(1)
+        accepted = server.post_events(REQUESTS // 2).count(ANSWERED)  # a worker that never found a broker answers 503 after max_block_ms
+        server.program.end(sign=signal.SIGTERM)
+    said = server.program.said()
+    left = re.findall(r"ends with (\d+) undelivered record\(s\)", said)
+    assert accepted
+    assert sum(map(int, left)) == accepted, said
