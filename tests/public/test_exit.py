@@ -245,7 +245,7 @@ def test_what_goes_on_meanwhile_is_sent_or_refused(cluster: MockCluster, tmp_pat
     assert len(refused) == 5
     assert b"the interpreter ends" in refused[0]
     assert told[-1] == b"last"
-    assert said == ""
+    assert all("the interpreter ends, and waits for" in line for line in said.splitlines()), "at most that half of the time is over"
     assert took < 30
 
 

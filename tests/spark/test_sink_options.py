@@ -46,7 +46,10 @@ def test_without_options_it_is_idempotent_and_waits_for_all_replicas() -> None:
         None,
         None,
     )
-    assert producer_options(options) == {"max_block_ms": 180000}  # the rest are the producer's defaults, acks=all with idempotence
+    assert producer_options(options) == {
+        "max_block_ms": 180000,
+        "linger_ms": 500.0,
+    }  # the rest are the producer's defaults, acks=all with idempotence
     assert options.warnings == ()
 
 
