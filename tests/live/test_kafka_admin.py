@@ -240,7 +240,7 @@ class Play(Script):
         )
         deadline = now() + LIMIT_S
         while len(member.assignment()) < 3 and now() < deadline:
-            member.poll(100)
+            member.poll(1000)  # kafka-python joins within a call, or not
         member.commit({tp[0]: k.OffsetAndMetadata(3, "note", -1), tp[1]: k.OffsetAndMetadata(0, "", -1)})
         mine = [g for g in a.list_groups() if g["group_id"] == name]
         step("list groups", lambda: mine)
