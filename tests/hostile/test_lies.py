@@ -187,7 +187,7 @@ def test_invented_brokers_cost_32_connections_at_once_and_no_more_than_the_calls
             with pytest.raises(AdminError, match=f"listing groups: {INVENTED} of {INVENTED + 1} failed") as caught:
                 client.admin().list_groups(timeout=timeout)
             assert now() - began < timeout + 20, "so many that do not open take 28 s"
-            assert caught.value.results == {1: []}
+            assert caught.value.results == {}, "by group: the one that answered has none"
             assert any("32 brokers are asked at once" in str(error) for error in caught.value.errors.values())
         peak.watches = False
         assert AT_ONCE / 2 < peak.descriptors < 2 * AT_ONCE
