@@ -337,21 +337,25 @@ class Streams:
         return waiting, left
 
     def _send(self, role: tuple[str, int], broker: Broker, numbers: Sequence[int]) -> Asked:
-        first = {name: place for place, name in reversed(list(enumerate(self._spans[number].topic for number in numbers)))}
-        numbers = sorted(numbers, key=lambda number: first[self._spans[number].topic])  # the partitions of a topic stand together
-        topics: dict[str, FetchTopic] = {}
+        by_topic: dict[str, list[int]] = {}
         for number in numbers:
-            name = self._spans[number].topic
-            if name not in topics:
-                topics[name] = FetchTopic(topic=name, topic_id=self._cluster.metadata.topic_id(name), partitions=[])
-            topics[name].partitions.append(self._readers[number].part(self._at[number]))
-        reader = self._readers[numbers[0]]
+            by_topic.setdefault(self._spans[number].topic, []).append(number)
+        in_order = [number for some in by_topic.values() for number in some]
+        topics = [
+            FetchTopic(
+                topic=name,
+                topic_id=self._cluster.metadata.topic_id(name),
+                partitions=[self._readers[number].part(self._at[number]) for number in some],
+            )
+            for name, some in by_topic.items()
+        ]
+        reader = self._readers[in_order[0]]
         room = min(reader.most_bytes, max(TOGETHER_BYTES, reader.max_bytes))
         try:
-            return Asked(broker.channel(role).request(reader.request(list(topics.values()), room), timeout_s=reader.timeout_s), numbers)
+            return Asked(broker.channel(role).request(reader.request(topics, room), timeout_s=reader.timeout_s), in_order)
         except KafkaException as exc:
-            log.debug("%d partitions of %s: %s", len(numbers), address_of(broker), exc)
-            return Asked(None, numbers)
+            log.debug("%d partitions of %s: %s", len(in_order), address_of(broker), exc)
+            return Asked(None, in_order)
 
     def _take(self, broker: Broker, asked: Asked) -> list[tuple[int, RawFetch | None]]:
         """What an answer brought, and which ranges are left: those with errors, and those for which there is nothing although nobody before them was given

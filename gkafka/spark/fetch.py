@@ -98,12 +98,14 @@ def _joined(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.Record
     """The same rows in batches of so many at least, but for the last one: a batch of a few rows costs Spark as much as one of many. What is before an
     error comes before it."""
     kept: list[pa.RecordBatch] = []
+    rows = 0
     try:
         for batch in batches:
             kept.append(batch)
-            if sum(each.num_rows for each in kept) >= least:
+            rows += batch.num_rows
+            if rows >= least:
                 yield from _as_one(kept)
-                kept = []
+                kept, rows = [], 0
     except KafkaException:
         yield from _as_one(kept)
         raise

@@ -10,6 +10,7 @@ import pytest
 from gkafka.cli.app import COMMANDS
 from gkafka.testing import MockCluster, Sasl
 from tests.cli.running import failure, tool
+from tests.cli.test_doctor import patient_web_server
 from tests.kit.clock import now
 from tests.net.certificates import Certificates
 from tests.net.servers import refused_port, serve
@@ -38,17 +39,6 @@ NAMES = [name for section in COMMANDS.values() for name in section if name not i
 NEXT = "\n  next: this is a web server: give the port of a Kafka listener, 9092 by default\n"
 
 
-def patient(conn: socket.socket) -> None:
-    """Says nothing before it has heard the end of a request's headers, as nginx and others do."""
-    heard = b""
-    while b"\r\n\r\n" not in heard:
-        chunk = conn.recv(65536)
-        if not chunk:
-            return
-        heard += chunk
-    conn.sendall(b"HTTP/1.1 404 Not Found\r\nServer: x\r\n\r\n")
-
-
 def hasty(conn: socket.socket) -> None:
     conn.recv(65536)
     conn.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -56,7 +46,7 @@ def hasty(conn: socket.socket) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_tells_a_web_server(name: str) -> None:
-    with serve(patient) as port:
+    with serve(patient_web_server) as port:
         began = now()
         told = tool("-b", f"127.0.0.1:{port}", "--timeout", "2", name, *ARGUMENTS.get(name, "").split(), stdin=b"x\n")
         assert now() - began < 30
@@ -73,13 +63,13 @@ def test_one_that_answers_at_once(options: list[str]) -> None:
 def test_one_behind_tls(tmp_path: pathlib.Path) -> None:
     certificates = Certificates(tmp_path)
     context = certificates.server("good")
-    with serve(patient, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
+    with serve(patient_web_server, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
         told = tool("lag", "-b", f"localhost:{port}", "--timeout", "4", "--security-protocol", "SSL", "--ssl-cafile", certificates.ca)
     failure(told, f"localhost:{port}: a web server answers there: 'HTTP/1.1 404 Not Found'{NEXT}")
 
 
 def test_one_beside_a_port_that_is_closed() -> None:
-    with serve(patient) as port:
+    with serve(patient_web_server) as port:
         told = tool("groups", "-b", f"127.0.0.1:{refused_port()},127.0.0.1:{port}", "--timeout", "2")
     failure(told, f"127.0.0.1:{port}: a web server answers there: 'HTTP/1.1 404 Not Found'{NEXT}")
 
