@@ -163,6 +163,31 @@ def test_sasl_aws_region_is_what_amazons_signer_signs_for(consumer: Make, guarde
     assert consumer(guarded, **own, sasl_aws_region="eu-west-1").topics() == {"t"}
 
 
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"sasl_aws_profile": "me"}, ("profile", "eu-west-1", "me")),
+        ({"sasl_aws_role_arn": "arn:r", "sasl_aws_role_session_name": "s"}, ("role", "eu-west-1", "arn:r", "s")),
+    ],
+)
+def test_sasl_aws_profile_or_role_says_as_whom_amazons_signer_signs(
+    consumer: Make, guarded: MockCluster, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], asked: tuple[str, ...]
+) -> None:
+    def of(kind: str) -> Callable[..., tuple[str, int]]:
+        return lambda *given: ("token" if (kind, *given) == asked else "wrong", 1)
+
+    signer = types.SimpleNamespace(generate_auth_token_from_profile=of("profile"), generate_auth_token_from_role_arn=of("role"))
+    monkeypatch.setattr("gkafka.net.credentials._load", lambda mechanism: signer)
+    own = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "AWS_MSK_IAM", "allow_plaintext_credentials": True}
+    made = consumer(guarded, **own, sasl_aws_region="eu-west-1", **options)
+    assert made.topics() == {"t"}
+    assert {name: made.config[name] for name in ("sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name")} == {
+        "sasl_aws_profile": options.get("sasl_aws_profile"),
+        "sasl_aws_role_arn": options.get("sasl_aws_role_arn"),
+        "sasl_aws_role_session_name": options.get("sasl_aws_role_session_name"),
+    }
+
+
 SECURITY = [f.name for f in dataclasses.fields(ClientConfig) if f.name.startswith(("ssl_", "tls_", "sasl_", "allow_")) or f.name in OTHERS]
 SKINS: dict[str, Callable[..., Any]] = {
     "KafkaConsumer": KafkaConsumer,
