@@ -12,7 +12,7 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/*/*.pyx gkafka/records/*.px
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint near check test thorough mutants stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
+.PHONY: help venv lint built-and-linted near check test thorough mutants stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,7 +41,7 @@ $(BUILT): $(READY) $(SOURCES) | $(GSSAPI)
 	@touch $@
 
 # The examples with a cache of their own: what was found under other options is found anew, 12 seconds each time.
-lint: $(BUILT)
+lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -50,10 +50,13 @@ lint: $(BUILT)
 near: $(BUILT)  ## the tests nearest to what differs from the last commit, or to FILE=gkafka/core/fetcher.py (2 minutes)
 	$(PY) -m tests.near $(FILE)
 
-check: lint  ## lint, types and the tests that talk to no broker and no other peer, without the thorough ones (90 seconds)
+built-and-linted: $(READY)
+	@$(MAKE) --no-print-directory -j2 lint $(BUILT) # types are checked while the compiled parts are built
+
+check: built-and-linted  ## lint, types and the tests that talk to no broker and no other peer, without the thorough ones (90 seconds)
 	$(PY) -m tests.stages check
 
-test: lint  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
+test: built-and-linted  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	$(PY) -m tests.stages test
 
 thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short, more releases, the other handler
