@@ -168,7 +168,8 @@ def consumer(kafka: KafkaCluster, handler: str) -> Iterator[Make]:
     made: list[KafkaConsumer] = []
 
     def make(*topics: str, **options: Any) -> KafkaConsumer:
-        made.append(KafkaConsumer(*topics, **{"bootstrap_servers": kafka.hosts, "handler": handler, **QUICK, **options}))
+        found = {"bootstrap_servers": kafka.hosts, "handler": handler, "api_version_auto_timeout_ms": 60_000, **QUICK}
+        made.append(KafkaConsumer(*topics, **{**found, **options}))
         return made[-1]
 
     yield make

@@ -35,7 +35,7 @@ from tests.records.handmade import message, wrapper
 @pytest.fixture
 def write(kafka: KafkaCluster, handler: str) -> Iterator[Callable[..., None]]:
     """Writes values, one after another: write(topic, partition, *values)."""
-    producer = KafkaProducer(bootstrap_servers=kafka.hosts, handler=handler, acks="all", retries=10)
+    producer = KafkaProducer(bootstrap_servers=kafka.hosts, handler=handler, api_version_auto_timeout_ms=60_000, acks="all", retries=10)
 
     def do(topic: str, partition: int, *values: bytes, **more: Any) -> None:
         for future in [producer.send(topic, value, partition=partition, **more) for value in values]:
@@ -349,7 +349,7 @@ def test_brokers_before_the_group_apis_are_read_by_hand(
     """Behaviours 221, 222, 270, 280: 0.8.2 has commits and assign(), 0.9 has groups; both are found out without api_version."""
     topic, group = new_topic(), new_name("group")
     tp = TopicPartition(topic, 0)
-    with KafkaProducer(bootstrap_servers=kafka.hosts, handler=handler) as producer:
+    with KafkaProducer(bootstrap_servers=kafka.hosts, handler=handler, api_version_auto_timeout_ms=60_000) as producer:
         producer.send(topic, b"v", partition=0).get(LIMIT_S)
     reading = consumer(group_id=group, enable_auto_commit=False)
     reading.assign([tp])

@@ -30,7 +30,11 @@ def producer(kafka: KafkaCluster, handler: str) -> Iterator[Make]:
     made: list[KafkaProducer] = []
 
     def make(**options: Any) -> KafkaProducer:
-        made.append(KafkaProducer(**{"bootstrap_servers": kafka.hosts, "handler": handler, "retries": 100, **options}))
+        made.append(
+            KafkaProducer(
+                **{"bootstrap_servers": kafka.hosts, "handler": handler, "api_version_auto_timeout_ms": 60_000, "retries": 100, **options}
+            )
+        )
         return made[-1]
 
     yield make
