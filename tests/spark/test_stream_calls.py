@@ -410,7 +410,9 @@ def test_a_pattern_tells_once_of_a_topic_that_is_denied_and_which_right_is_missi
         numbers(cluster, 2)
         assert counts(query.run()) == [2]
     (told,) = [text for text in caplog.messages if "secret" in text]
-    assert told.startswith("subscribePattern: topic 'secret' matches and is left out: Metadata secret: error 29: Topic authorization failed")
+    assert told.startswith(
+        "subscribePattern: topic 'secret' matches and is left out: Metadata secret: error 29: Topic authorization failed"
+    )
     assert told.endswith("(the right that is missing is Describe on topic 'secret')")
 
 
