@@ -22,6 +22,7 @@ from gkafka.testing import Edit, Error, MockCluster, Sasl
 from tests.kit.refusing import Refuse
 from tests.public.aids import LIMIT_S, Runner, stored_values
 from tests.public.conftest import Connect
+from tests.public.test_exit import run_to_its_end
 
 MakeCluster = Callable[..., MockCluster]
 CLEAR: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "allow_plaintext_credentials": True}
@@ -260,3 +261,30 @@ def test_pykafkas_clients_name_the_topic_that_is_denied(connect: Connect, make_c
     assert list(client.topics) == ["t"]
     with pytest.raises(TopicAuthorizationFailed, match="Metadata secret: error 29"):
         client.topics["secret"].get_balanced_consumer("g", managed=True)
+
+
+# -- 32 ------------------------------------------------------------------------------------------------------------------
+KAFKA_PYTHON = """
+from gkafka.kafka import KafkaProducer
+producer = KafkaProducer(bootstrap_servers=HOSTS, handler=HANDLER, linger_ms=60_000)
+for i in range(100):
+    producer.send("t", b"%d" % i)
+"""
+OLDEST = """
+from gkafka.kafka import legacy
+producer = legacy.SimpleProducer(legacy.KafkaClient(HOSTS, handler=HANDLER), async_send=True, batch_send_every_n=1000, batch_send_every_t=60)
+for i in range(100):
+    producer.send_messages(b"t", b"%d" % i)
+"""
+
+
+@pytest.mark.parametrize("source", [KAFKA_PYTHON, OLDEST], ids=["kafka-python", "the oldest"])
+@pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", True)])
+def test_a_worker_that_ends_without_a_close_has_sent_what_its_producer_took(
+    cluster: MockCluster, source: str, handler: str, patched: bool
+) -> None:
+    said, _ = run_to_its_end(
+        cluster, f"HOSTS, HANDLER = {cluster.bootstrap!r}, {handler!r}\nclient.close()\n{source}", handler, patched
+    )
+    assert stored_values(cluster) == [b"%d" % i for i in range(100)]
+    assert said == ""
