@@ -283,8 +283,6 @@ for i in range(100):
 def test_a_worker_that_ends_without_a_close_has_sent_what_its_producer_took(
     cluster: MockCluster, source: str, handler: str, patched: bool
 ) -> None:
-    said, _ = run_to_its_end(
-        cluster, f"HOSTS, HANDLER = {cluster.bootstrap!r}, {handler!r}\nclient.close()\n{source}", handler, patched
-    )
+    said, _ = run_to_its_end(cluster, f"HOSTS, HANDLER = {cluster.bootstrap!r}, {handler!r}\nclient.close()\n{source}", handler, patched)
     assert stored_values(cluster) == [b"%d" % i for i in range(100)]
     assert said == ""
