@@ -626,10 +626,20 @@ class Cluster:
         try:
             self._wait(known, deadline, f"the leader of {topic}-{partition}")
         except KafkaTimeoutError as exc:
-            raise LeaderNotFoundError(str(exc), topic=topic, partition=partition) from exc
+            raise LeaderNotFoundError(self._no_leader(topic, partition) or str(exc), topic=topic, partition=partition) from exc
         leader = self.metadata.leader(topic, partition)
         broker = self._brokers.get(leader[0]) if leader is not None else None
         return broker if broker is not None else self.wait_for_leader(topic, partition, deadline)
+
+    def _no_leader(self, topic: str, partition: int) -> str | None:
+        """What to say of a partition of which the brokers tell that nobody leads it; None: they do not tell that."""
+        info = self.metadata.topic(topic)
+        known = info.partitions.get(partition) if info is not None else None
+        if known is None or known.leader >= 0 or self._failures.keys() >= {f"{b.host}:{b.port}" for b in self._bootstrap}:
+            return None
+        return (
+            f"{topic}-{partition} has no leader, and got none in time: see which of its replicas' brokers {list(known.replicas)} are down"
+        )
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
     def retrying(self, what: str, attempt: Callable[[], Any], deadline: float) -> Any:

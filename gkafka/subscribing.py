@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_topic_name
 from gkafka.common import TopicPartition
-from gkafka.exceptions import ConfigurationError
+from gkafka.exceptions import ConfigurationError, TopicAuthorizationFailed
 from gkafka.logs import get_logger
+from gkafka.topicdict import KNOWN_INTERNAL
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.core.metadata import TopicInfo
 
 __all__ = ["Awaited", "Subscription", "look_for"]
 
@@ -41,6 +43,7 @@ class Subscription:
         self._seen_version = -1
         self._awaits = self._is_patient  # for what was not there when the metadata changed last
         self._listed_at = -float("inf")
+        self._denied: set[str] = set()  # told of
 
     def __str__(self) -> str:
         return self._pattern.pattern if self._pattern is not None else ",".join(self._names)
@@ -99,10 +102,17 @@ class Subscription:
         if self._pattern is None:
             return list(self._names)
         metadata = self._cluster.metadata
-        usable = {
-            name for name, info in list(metadata.topics.items()) if self._cluster.topics.shows(info) and metadata.topic(name) is not None
-        }
-        return sorted(name for name in usable if self._pattern.fullmatch(name))
+        matching = {name: info for name, info in list(metadata.topics.items()) if self._pattern.fullmatch(name)}
+        self._tell_of_denied(matching)
+        return sorted(name for name, info in matching.items() if self._cluster.topics.shows(info) and metadata.topic(name) is not None)
+
+    def _tell_of_denied(self, matching: Mapping[str, TopicInfo]) -> None:
+        """Once of each. Kafka's own brokers leave them out of a list of all topics, others name them."""
+        for name, info in matching.items():
+            if isinstance(info.error, TopicAuthorizationFailed) and name not in self._denied and name not in KNOWN_INTERNAL:
+                self._denied.add(name)
+                text = "topic %r matches the pattern and is left out: %s (the right that is missing is Describe on it)"
+                log.warning(text, name, info.error)
 
     def partitions(self) -> list[TopicPartition]:
         """Of those of the topics that are known."""

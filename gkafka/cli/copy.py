@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
     from gkafka.consumer import Consumer
+    from gkafka.exceptions import KafkaException
     from gkafka.nativeproducer import NativeProducer
+    from gkafka.records import Delivery
 
 __all__ = ["copy"]
 
@@ -257,6 +259,7 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
             step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
             while not step.over():
                 step.run()
+            step.settle()
         finally:
             consumer.abandon()
     finally:
@@ -305,6 +308,7 @@ class Step:
         self._left = plan.most
         self._taken: dict[int, int] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._sent: list[tuple[Delivery, TopicPartition, int]] = []  # with the offset in the source
 
     def over(self) -> bool:
         """Is all of it copied?"""
@@ -319,10 +323,11 @@ class Step:
         """Copy some; a moment without any is none, and leaves nothing open."""
         first = self._take()
         if not first:
+            self.settle()
             return
-        self._taken, self._positions = {}, {}
+        self._taken, self._positions, self._sent = {}, {}, []
         try:
-            with self._transaction():
+            with self._naming(), self._transaction():
                 self._write_all(first)
                 self._acknowledged()
         except BaseException:
@@ -331,6 +336,33 @@ class Step:
         for partition, count in self._taken.items():
             self._counts.written[partition] = self._counts.written.get(partition, 0) + count
         self._counts.next.update(self._positions)
+
+    def settle(self) -> None:
+        """Commit the marks of transactions behind the last record, too: no record stands for them, and they would be lag for ever."""
+        if self._plan.group is None:
+            return
+        at = {tp: min(offset, self._ends.get(tp, offset)) for tp, offset in self._consumer.positions().items()}
+        behind = {tp: offset for tp, offset in at.items() if offset > self._counts.next.get(tp, offset)}
+        if not behind:
+            return
+        self._positions = behind
+        with self._transaction():
+            self._acknowledged()
+        self._counts.next.update(behind)
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Say which record of the source it is that cannot be written."""
+        from gkafka.exceptions import BatchRefusedError, KafkaException
+
+        try:
+            yield
+        except KafkaException as exc:
+            failed = ((tp, offset, delivery.exception(0)) for delivery, tp, offset in self._sent if delivery.done())
+            for tp, offset, error in failed:
+                if isinstance(error, KafkaException) and not (error.retriable or isinstance(error, BatchRefusedError)):
+                    raise _not_written(self._plan, tp, offset, error) from exc
+            raise
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -360,16 +392,23 @@ class Step:
         return messages
 
     def _write(self, message: Any) -> None:
-        self._producer.produce(
-            self._plan.target,
-            message.value,
-            key=message.key,
-            partition=message.partition_id if self._plan.same else None,
-            timestamp=message.timestamp if message.timestamp >= 0 else None,
-            headers=message.headers or None,
-        )
+        from gkafka.exceptions import RecordTooLarge
+
+        tp = TopicPartition(message.topic, message.partition_id)
+        try:
+            delivery = self._producer.produce(
+                self._plan.target,
+                message.value,
+                key=message.key,
+                partition=message.partition_id if self._plan.same else None,
+                timestamp=message.timestamp if message.timestamp >= 0 else None,
+                headers=message.headers or None,
+            )
+        except RecordTooLarge as exc:
+            raise _not_written(self._plan, tp, message.offset, exc) from exc
+        self._sent.append((delivery, tp, message.offset))
         self._taken[message.partition_id] = self._taken.get(message.partition_id, 0) + 1
-        self._positions[TopicPartition(message.topic, message.partition_id)] = message.offset + 1
+        self._positions[tp] = message.offset + 1
 
     def _acknowledged(self) -> None:
         """Nothing is committed that no broker has."""
@@ -381,6 +420,13 @@ class Step:
         self._producer.flush()
         if self._plan.group is not None:
             self._consumer.commit(self._positions)
+
+
+def _not_written(plan: Plan, tp: TopicPartition, offset: int, error: KafkaException) -> ToolError:
+    return ToolError(
+        f"offset {offset} of {tp.topic}-{tp.partition} cannot be written to {plan.target}: {error}",
+        hint=f"to see it: kafka-tools consume {tp.topic} --partition {tp.partition} --from {offset} -n 1 --json",
+    )
 
 
 # -- what was done ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gkafka.checks import check_time_left
 from gkafka.kafka.errors import KafkaTimeoutError, WrongTypeError
 from gkafka.logs import get_logger
+from gkafka.records._results import not_for_asyncio
 from gkafka.skins import Handler, resolve_handler
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ class Outcomes:
 
     def __await__(self) -> NoReturn:
         """Raise a TypeError that says what to do: a worker of the client's has the outcome, not an event loop."""
-        raise TypeError(
-            "a future of gkafka's cannot be awaited itself: await asyncio.to_thread(future.get); for many at once see asyncio in docs/recipes.md"
-        )
+        raise not_for_asyncio("future.get")
+
+    @property
+    def _asyncio_future_blocking(self) -> NoReturn:
+        """What asyncio looks at in whatever it is to wait for: wrap_future(), gather() and their like raise the same."""
+        raise not_for_asyncio("future.get")
 
     @property
     def value(self) -> Any:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from gkafka.common import TimestampType, TopicPartition
 from gkafka.exceptions import KafkaTimeoutError
@@ -19,7 +19,7 @@ from gkafka.records._legacy_write import Row, check_legacy, decode_message_set, 
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._pure_memory import NULL, SMALL, SMALLS, Memory, Pool, read_blob, read_varint, size_of, varint
 from gkafka.records._pure_read import make_message
-from gkafka.records._results import Record, RecordMetadata, fresh_error, run_callback
+from gkafka.records._results import Record, RecordMetadata, fresh_error, not_for_asyncio, run_callback
 from gkafka.records._split import Cut, cuts
 from gkafka.records.compression import compress, decompress
 
@@ -654,6 +654,11 @@ class Delivery:
                 batch._callbacks.append((self.index, fn))
         if not pending:
             run_callback(fn, self)
+
+    @property
+    def _asyncio_future_blocking(self) -> NoReturn:
+        """What asyncio looks at in whatever it is to wait for. Raise a TypeError that says what to do, out of wrap_future(), gather() and their like."""
+        raise not_for_asyncio("delivery.result")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Delivery) and self.batch is other.batch and self.index == other.index

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gkafka.exceptions import KafkaException
 from gkafka.logs import get_logger
 
-__all__ = ["Record", "RecordMetadata", "fresh_error", "run_callback"]
+__all__ = ["Record", "RecordMetadata", "fresh_error", "not_for_asyncio", "run_callback"]
 
 log = get_logger(__name__)
 
@@ -64,3 +64,10 @@ def run_callback(fn: Callable[[Any], object], delivery: Any) -> None:
         fn(delivery)
     except Exception:
         log.exception("a delivery callback for %s-%d failed", delivery.topic, delivery.partition)
+
+
+def not_for_asyncio(wait: str) -> TypeError:
+    """The error to raise where asyncio is to wait for a delivery or a future itself. wait: its method that waits, as the user writes it."""
+    return TypeError(
+        f"a delivery or future of gkafka's cannot be awaited itself: await asyncio.to_thread({wait}); for many at once see asyncio in docs/recipes.md"
+    )

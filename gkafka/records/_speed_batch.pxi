@@ -767,6 +767,11 @@ cdef class Delivery:
                 return
             alone = [entry]  # making objects may have garbage collected, and so let another thread run, which ends the batch: look again
 
+    @property
+    def _asyncio_future_blocking(self):
+        """What asyncio looks at in whatever it is to wait for. Raise a TypeError that says what to do, out of wrap_future(), gather() and their like."""
+        raise not_for_asyncio("delivery.result")
+
     def __eq__(self, other):
         return isinstance(other, Delivery) and self.batch is (<Delivery> other).batch and self.index == (<Delivery> other).index
 

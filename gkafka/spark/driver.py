@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -13,6 +14,7 @@ from gkafka.exceptions import (
     ConfigurationError,
     KafkaException,
     KafkaTimeoutError,
+    TopicAuthorizationFailed,
     UnknownTopicError,
     UnknownTopicOrPartition,
     error_for,
@@ -199,8 +201,22 @@ def _all_of(described: MetadataResponseTopic) -> list[TopicPartition]:
 
 def _matches(described: MetadataResponseTopic, pattern: str) -> bool:
     """As the JVM connector does it: the pattern may match anywhere in the name; internal topics are left out."""
-    internal = described.is_internal or described.name in KNOWN_INTERNAL
-    return not described.error_code and not internal and re.search(pattern, described.name or "") is not None
+    name = described.name or ""
+    if described.is_internal or name in KNOWN_INTERNAL or re.search(pattern, name) is None:
+        return False
+    error = error_for(described.error_code, topic=name, api="Metadata")
+    if error is None:
+        return True
+    if not isinstance(error, UnknownTopicOrPartition):  # that one is just being deleted
+        right = f" (the right that is missing is Describe on topic {name!r})" if isinstance(error, TopicAuthorizationFailed) else ""
+        _warn(f"subscribePattern: topic {name!r} matches and is left out: {error}{right}")
+    return False
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Once in a process: a stream looks at all topics for each batch."""
+    log.warning("%s", text)
 
 
 def _is_there(client: KafkaClient, described: MetadataResponseTopic, missing_ok: bool) -> bool:

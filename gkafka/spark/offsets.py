@@ -385,7 +385,10 @@ def _losses(start: Offsets, end: Offsets, added: Offsets) -> Iterator[str]:
 
 
 def _deleted(these: Iterable[TopicPartition]) -> str:
-    return f"Partitions {name_list(these)} have been deleted."
+    """In the JVM connector's words, and what else it may be: a pattern finds nothing of a topic that the principal may not describe."""
+    return (
+        f"Partitions {name_list(these)} have been deleted, or the options do not name them any more, or the right to describe them is gone."
+    )
 
 
 def _name(at: TopicPartition) -> str:

@@ -58,7 +58,6 @@ NO_EFFECT = {
     **{name: why for name, why in CLIENT_NO_EFFECT.items() if name not in PRODUCER_NAMES},
     "partitioner.adaptive.partitioning.enable": "of two partitions the one with the shorter queue is taken, always",
     "partitioner.availability.timeout.ms": "partitions without a leader get no records without a key",
-    "metadata.max.idle.ms": "metadata of a topic are kept while its producer lives",
 }
 COMPUTE = "gkafka loads no Java class; a key's partition is that of Java's default partitioner: for another compute the column 'partition'"
 REFUSED = {

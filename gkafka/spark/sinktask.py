@@ -73,7 +73,7 @@ class Tally:
 def failed(batch: Batch) -> KafkaException:
     """What to raise for a batch that was not delivered: the same error, and what to do."""
     error = batch.error
-    text, where = str(error), f"{batch.topic}-{batch.partition}"
+    text, where = _by_properties(str(error)), f"{batch.topic}-{batch.partition}"
     known = isinstance(error, KafkaException) and not isinstance(error, UnknownBrokerError)  # that one is made of a code
     kind: type[KafkaException] = type(error) if known else ProduceFailureError  # type: ignore[assignment]
     next_step = f"{WHILE_AWAY}. {AGAIN}" if isinstance(error, KafkaTimeoutError) else AGAIN
@@ -95,8 +95,12 @@ def by_their_properties() -> Iterator[None]:
     try:
         yield
     except (BufferFull, ConfigurationError, RecordTooLarge) as exc:
-        exc.args = (OPTION.sub(lambda found: PROPERTY[found[1]], str(exc)), *exc.args[1:])
+        exc.args = (_by_properties(str(exc)), *exc.args[1:])
         raise
+
+
+def _by_properties(text: str) -> str:
+    return OPTION.sub(lambda found: PROPERTY[found[1]], text)
 
 
 def write_plainly(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Tally:

@@ -13,6 +13,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.testing import Close, Delay, Edit, Error, MockCluster, StoredRecord
 from tests.cli.running import failure, program, stop, tool
+from tests.kit.refusing import Refuse
 
 
 @pytest.fixture
@@ -268,3 +269,27 @@ def test_no_transaction_spans_two_clusters(cluster: MockCluster, other: MockClus
         "--transactions",
     ]
     failure(tool(*command), "no transaction spans two")
+
+
+# -- a record that the target does not take ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("more", [["--no-group"], ["-g", "g"], ["-g", "g", "--no-transactions"]])
+def test_a_record_that_the_target_refuses_is_named_by_its_offset_in_the_source(cluster: MockCluster, more: list[str]) -> None:
+    """One without a key, and the target is compacted."""
+    with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer() as producer:
+        for number in range(5):
+            producer.produce("from", b"%d" % number, None if number == 2 else b"k", partition=0)
+    cluster.on("Produce", Refuse(), times=None)
+    told = tool("copy", "from", "to", *more, "-b", cluster.bootstrap)
+    assert told.code == 1
+    assert "kafka-tools: offset 2 of from-0 cannot be written to to: Produce to-0: error 87: Compacted topic cannot accept" in told.err
+    assert "next: to see it: kafka-tools consume from --partition 0 --from 2 -n 1 --json" in told.err
+    assert cluster.committed("g") == {}
+
+
+def test_a_record_that_is_too_large_for_the_target_is_named_so_too(cluster: MockCluster) -> None:
+    with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_producer() as producer:
+        for number in range(3):
+            producer.produce("from", b"v" * (3000 if number == 1 else 10), partition=0)
+    told = tool("copy", "from", "to", "--no-group", "--set", "max.request.size=2048", "-b", cluster.bootstrap)
+    assert told.code == 1
+    assert "offset 1 of from-0 cannot be written to to: " in told.err

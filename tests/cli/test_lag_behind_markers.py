@@ -70,3 +70,11 @@ def test_kafka_pythons_consumer_commits_behind_the_marks_and_what_is_given_to_it
 def test_kafka_tools_consume_commits_behind_the_marks(marked: MockCluster) -> None:
     assert tool("consume", "t", "--group", "g", "-b", marked.bootstrap).lines == [b"0", b"1", b"2"]
     assert lag(marked) == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--no-transactions"], ["-n", "3"]])
+def test_a_copy_commits_behind_the_marks(marked: MockCluster, more: list[str]) -> None:
+    marked.create_topic("u", 1)
+    assert tool("copy", "t", "u", "-g", "g", *more, "-b", marked.bootstrap).code == 0
+    assert [record.value for record in marked.log("u", 0)] == [b"0", b"1", b"2"]
+    assert lag(marked) == 0

@@ -100,9 +100,9 @@ def test_a_property_of_librdkafkas_producer_is_an_option_of_ours(name: str, text
 
 
 def test_properties_of_the_client_go_to_the_client() -> None:
-    options = parsed(kafka__client__id="etl", kafka__request__timeout__ms="5000", kafka__metadata__max__idle__ms="1")
-    assert options.kafka.client.client == {"client_id": "etl", "socket_timeout_ms": 5000}
-    assert options.warnings == ("kafka.metadata.max.idle.ms has no effect: metadata of a topic are kept while its producer lives",)
+    options = parsed(kafka__client__id="etl", kafka__request__timeout__ms="5000", kafka__metadata__max__idle__ms="100")
+    assert options.kafka.client.client == {"client_id": "etl", "socket_timeout_ms": 5000, "metadata_max_idle_ms": 100}
+    assert options.warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +26,7 @@ from gkafka.spark.exactlyonce import RowsChangedError, Task, read_mark, write_on
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
 from gkafka.spark.sinktask import Tally, write_plainly
 from gkafka.testing import Close, Drop, Error, MockCluster
+from tests.kit.clock import PATIENCE_S, now, soon
 from tests.kit.refusing import Refuse
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -483,3 +485,38 @@ def test_the_transaction_may_be_open_for_as_long_as_told(cluster: MockCluster, o
     once(options, [numbered(0, 1)], Task("a", "b", 0, 0), kafka__transaction__timeout__ms="4321")
     told = [r.message.transaction_timeout_ms for r in cluster.requests("InitProducerId")]
     assert told == [exactlyonce.TRANSACTION_TIMEOUT_MS, 4321]
+
+
+# -- clients that live long ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_sink_forgets_topics_that_it_does_not_write_to_any_more(
+    cluster: MockCluster, options: Callable[..., SinkOptions], exactly_once: bool
+) -> None:
+    """kafka.metadata.max.idle.ms: the tasks of a worker have the same client, one after the other."""
+    replies = [f"reply-{i}" for i in range(5)]
+    for topic in ("busy", *replies):
+        cluster.create_topic(topic, 1)
+    given = options(kafka__metadata__max__age__ms="100", kafka__metadata__max__idle__ms="500")
+    numbers = itertools.count()
+
+    def write(*topics: str) -> None:
+        rows = [batch(topic=list(topics), value=["v"] * len(topics))]
+        if exactly_once:
+            write_once(given, rows, Task("p", "job", 0, next(numbers)))
+        else:
+            write_plainly(given, rows)
+
+    def asked_for() -> list[set[str]]:
+        messages: list[Any] = [request.message for request in cluster.requests("Metadata")]
+        return [{topic.name for topic in message.topics} for message in messages if message.topics is not None]
+
+    def write_until_asked_for(*topics: str) -> None:
+        limit = soon(PATIENCE_S)
+        while not asked_for() or asked_for()[-1] != set(topics):
+            assert now() < limit, asked_for()[-1]
+            write(*topics)
+
+    write_until_asked_for("busy", *replies)
+    clients = cluster.count("ApiVersions")
+    write_until_asked_for("busy")
+    assert cluster.count("ApiVersions") <= clients + 2, "no task made a client of its own"

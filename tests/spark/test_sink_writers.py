@@ -95,8 +95,10 @@ def test_what_was_written_is_told_to_the_log(source: Source, caplog: pytest.LogC
 def test_a_warning_is_given_once_for_all_micro_batches(source: Source, caplog: pytest.LogCaptureFixture) -> None:
     sink._warn.cache_clear()
     for _ in range(3):
-        source(kafka__metadata__max__idle__ms="1").streamWriter(schema=SCHEMA, overwrite=False)
-    assert caplog.messages == ["kafka.metadata.max.idle.ms has no effect: metadata of a topic are kept while its producer lives"]
+        source(kafka__partitioner__availability__timeout__ms="1").streamWriter(schema=SCHEMA, overwrite=False)
+    assert caplog.messages == [
+        "kafka.partitioner.availability.timeout.ms has no effect: partitions without a leader get no records without a key"
+    ]
 
 
 def test_a_column_that_is_spelled_in_another_case_is_told(source: Source, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ from gkafka.spark.offsets import DataLossError
 from gkafka.spark.source import GKafkaDataSource, kafka_schema
 from gkafka.spark.streamdriver import AvailableNowError
 from gkafka.spark.streamreader import GKafkaStreamReader
-from gkafka.testing import Close, Error, MockCluster
+from gkafka.testing import Close, Edit, Error, MockCluster
 from tests.kit.clock import soon
 from tests.records.handmade import TRANSACTIONAL, marker, values
 from tests.spark.streaming import Checkpoint, OldQuery, Query, ends
@@ -368,6 +368,52 @@ def test_a_topic_that_is_certain_to_be_gone_is_not_waited_for_in_each_batch(
     cluster.delete_topic("pair")
     query.run()
     assert "try 2 of 3 to learn partitions" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["deleted", "not named", "not described"])
+def test_partitions_that_are_gone_may_be_there_and_the_error_says_so(cluster: MockCluster, streaming: Streaming, how: str) -> None:
+    """A broker leaves out of a list of all topics those that the client may not describe."""
+    numbers(cluster, 2, "pair")
+    first = streaming(subscribe=None, subscribePattern="^(t|pair)$")
+    first.run()
+    if how == "deleted":
+        cluster.delete_topic("pair")
+    if how == "not described":
+        cluster.on("Metadata", Edit(lambda _, answer: without(answer, "pair")), times=None)
+    numbers(cluster, 1)
+    second = streaming(first.checkpoint, subscribe=None, subscribePattern="^t$" if how == "not named" else "^(t|pair)$")
+    text = "Partitions pair-0, pair-1 have been deleted, or the options do not name them any more, or the right to describe them is gone."
+    with pytest.raises(DataLossError, match=text):
+        second.run()
+
+
+def without(answer: Any, topic: str) -> Any:
+    answer.topics = [told for told in answer.topics if told.name != topic]
+    return answer
+
+
+def deny(_: Any, answer: Any) -> Any:
+    """As brokers that name a topic that they do not describe."""
+    for told in answer.topics:
+        if told.name == "secret":
+            told.error_code, told.partitions = 29, []
+    return answer
+
+
+def test_a_pattern_tells_once_of_a_topic_that_is_denied_and_which_right_is_missing(
+    cluster: MockCluster, streaming: Streaming, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create_topic("secret", 1)
+    cluster.on("Metadata", Edit(deny), times=None)
+    query = streaming(subscribe=None, subscribePattern="^t$|secret")
+    for _ in range(3):
+        numbers(cluster, 2)
+        assert counts(query.run()) == [2]
+    (told,) = [text for text in caplog.messages if "secret" in text]
+    assert told.startswith(
+        "subscribePattern: topic 'secret' matches and is left out: Metadata secret: error 29: Topic authorization failed"
+    )
+    assert told.endswith("(the right that is missing is Describe on topic 'secret')")
 
 
 def test_a_checkpoint_that_names_partitions_that_never_were_is_data_loss(cluster: MockCluster, streaming: Streaming) -> None:
