@@ -521,7 +521,7 @@ def test_a_backslash_that_librdkafka_would_keep_is_told(line: str, warned: bool,
         ("plaintext://h:1,PLAINTEXT://[::1]", None),
         ("SASL_SSL://h:1", "'SASL_SSL://h:1' with security_protocol='PLAINTEXT': set security_protocol='SASL_SSL'"),
         ("h:1;k:1", "separate addresses by commas, as 'h:1,k:1'"),
-        ("['h:1']", "is a list that was printed as text"),
+        ("['h:1']", "only an IPv6 address stands in brackets: give 'h:1'"),
     ],
 )
 def test_addresses_as_consoles_print_them(text: str, says: str | None, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
