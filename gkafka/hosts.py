@@ -50,11 +50,13 @@ def parse_hosts(hosts: str, security_protocol: str | None = None) -> list[tuple[
     parts = [part.strip() for part in hosts.split(",") if part.strip()]
     if not parts:
         raise ConfigurationError(f"hosts={hosts!r}: give at least one host:port")
-    found = [_parse_host(part) for part in parts]
-    wrong = next((one for one in found if isinstance(one, str)), None)
-    if wrong is not None:
-        raise ConfigurationError(f"hosts: {wrong}{_cure(hosts, security_protocol)}")
-    for part, (scheme, _, _) in zip(parts, found):
+    found: list[tuple[str, str, int]] = []
+    for part in parts:
+        one = _parse_host(part)
+        if isinstance(one, str):
+            raise ConfigurationError(f"hosts: {one}{_cure(hosts, security_protocol)}")
+        found.append(one)
+    for part, (scheme, _, _) in zip(parts, found, strict=True):
         if scheme and security_protocol not in (None, scheme.upper()):
             raise ConfigurationError(
                 f"hosts: {part!r} with security_protocol={security_protocol!r}: set security_protocol={scheme.upper()!r}, or take {scheme}:// off"
