@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check
+from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check, is_pem_text
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_source_address
 from gkafka.jaas import mechanism_of, read_login
@@ -22,8 +23,10 @@ from gkafka.javanames import (
     SO_HERE,
     UNESCAPED,
     canonical,
+    dotted,
     fields_of,
     is_from_text,
+    is_known,
     is_so_here,
     may_be_told,
     meant,
@@ -32,7 +35,7 @@ from gkafka.javanames import (
     why_no_effect,
     why_refused,
 )
-from gkafka.properties import CONSUMER, PRODUCER, read_lines, split_section, wanted_sections
+from gkafka.properties import CONSUMER, PRODUCER, Line, kind_of, read_lines, split_section, wanted_sections
 from gkafka.sasloptions import hide_hosts, hide_secrets
 from gkafka.unseen import unseen
 
@@ -66,15 +69,20 @@ BESIDE_OPTIONS = {"group", "max_poll_records", *(name.replace(".", "_") for name
 # -- what was given ---------------------------------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """parts: {"": what everybody is told, "producer": ..., "consumer": ...}, each {name: value}. path: "" for a mapping. notes: for the user."""
+    """parts: {"": what everybody is told, "producer": ..., "consumer": ...}, each {name: value}, names as dotted() gives them. path: "" for a mapping.
+    notes: for the user. spelled: name -> as the user wrote it."""
 
     path: str
     parts: Mapping[str, Mapping[str, Any]] = dataclasses.field(repr=False)
     notes: tuple[str, ...] = ()
+    spelled: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+
+    def as_written(self, name: str) -> str:
+        return self.spelled.get(name, name)
 
     def where(self, name: str) -> str:
         """How an error names a property."""
-        return f"{self.path}: {name}" if self.path else name
+        return f"{self.path}: {self.as_written(name)}" if self.path else self.as_written(name)
 
     def of(self, *parts: str) -> dict[str, Any]:
         """What these parts say together, later ones before earlier ones."""
@@ -88,37 +96,72 @@ def read_file(given: str) -> Source:
     path, section = split_section(given)
     with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
         text = Secret(file.read())
+    if kind := kind_of(text.reveal()):
+        raise ConfigurationError(f"{path}: {kind}")
     if "\0" in text:
         raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
     lines = [
         line._replace(
-            name=line.name if may_be_told(line.name, is_pair=line.is_pair) else Secret(line.name), value=Secret(line.value.strip())
+            name=line.name if may_be_told(line.name, is_pair=line.is_pair) else Secret(line.name),
+            value=Secret(line.value.strip()),
+            more=tuple(map(Secret, line.more)),
         )
         for line in read_lines(text.reveal())
     ]
     for line in lines:
-        if isinstance(line.name, Secret):
-            raise ConfigurationError(
-                f"{path}: line {line.number}: {len(line.name)} characters that are no option's name: must be NAME=VALUE; a value of several lines, "
-                "as a key is, has a backslash at the end of each but the last"
-            )
+        _check_line(path, line)
     wanted = wanted_sections(path, list(dict.fromkeys(line.section for line in lines)), section)
     parts = {
-        part: {line.name: _hidden(line.name, line.value) for one in sections for line in lines if line.section == one}
+        part: {dotted(line.name): _hidden(line.name, line.value) for one in sections for line in lines if line.section == one}
         for part, sections in wanted.items()
     }
-    lost = [line for line in lines if line.lost and line.name.replace("_", ".") in UNESCAPED]
-    notes = tuple(
-        f"{path}: line {line.number}: {line.name}: a backslash begins an escape here, as in Java's files: write \\\\ for one (librdkafka takes it as it is)"
-        for line in lost
-    )
-    return Source(path, parts, notes)
+    notes = tuple(f"{path}: line {line.number}: {line.name}: {lost}" for line in lines if (lost := _lost(line)))
+    return Source(path, parts, notes, {dotted(line.name): line.name for line in lines})
+
+
+def _check_line(path: str, line: Line) -> None:
+    """Raise ConfigurationError for a line without a name, and for a value that swallows another property."""
+    if isinstance(line.name, Secret):
+        further = "its further lines further to the right" if line.section else "a backslash at the end of each but the last"
+        raise ConfigurationError(
+            f"{path}: line {line.number}: {len(line.name)} characters that are no option's name: must be NAME=VALUE; a value of several lines, "
+            f"as a key is, has {further}"
+        )
+    for part in line.more:
+        begun = re.match(r"([A-Za-z][\w.-]*)[ \t]*[=: \t]", part.reveal()) if isinstance(part, Secret) else None
+        if begun is not None and dotted(line.name) != LOGIN and _is_property(begun[1]):
+            why = (
+                "it stands further to the right: let it"
+                if line.section
+                else "a line ends in a backslash: write \\\\ for one at the end of a value, or let it"
+            )
+            raise ConfigurationError(
+                f"{path}: line {line.number}: {line.name}: its value takes in the property {begun[1]} below it, for {why} "
+                f"{'begin where the others do' if line.section else 'end without one'}"
+            )
+
+
+def _is_property(name: str) -> bool:
+    return is_known(name) or why_no_effect(dotted(name)) is not None
+
+
+def _lost(line: Line) -> str:
+    """What to say of a value that other clients take as it stands, backslashes included; "" for nothing."""
+    if canonical(line.name) not in UNESCAPED or is_pem_text(line.value) or not (line.lost or line.more):
+        return ""
+    if line.more and line.section:
+        return "its value goes on in the next line, which stands further to the right"
+    if line.more:
+        return "a backslash at the end of a line continues the value here, as in Java's files: write \\\\ for one (librdkafka takes it as it is)"
+    return "a backslash begins an escape here, as in Java's files: write \\\\ for one (librdkafka takes it as it is)"
 
 
 def hide_properties(given: Any) -> Any:
     """What read_properties() takes, with what may be secret as Secrets: a mapping's values, and a text that is no path but a file's content."""
     if isinstance(given, Mapping):
-        return Source("", {"": {name: _hidden(name, value) for name, value in given.items() if value is not None}})
+        names = {name: dotted(name) if isinstance(name, str) else name for name, value in given.items() if value is not None}
+        parts = {"": {names[name]: _hidden(name, value) for name, value in given.items() if name in names}}
+        return Source("", parts, spelled={made: name for name, made in names.items()})
     if isinstance(given, str):
         return Secret(given) if "\n" in given or ("=" in given and not os.path.exists(split_section(given)[0])) else given
     return given if isinstance(given, os.PathLike) else unseen(given)
@@ -182,7 +225,7 @@ def typed(config: type[Any], option: str, where: str, value: Any) -> Any:
 
 def typed_in_unit(config: type[Any], option: str, where: str, name: str, value: Any) -> Any:
     """The same of a property that may be given in a larger unit than its option's."""
-    factor = FACTORS.get(name.replace("_", "."), 1)
+    factor = FACTORS.get(name, 1)
     if factor == 1:
         return typed(config, option, where, value)
     return typed(config, option, f"{where}={value}, which is {option}", str(whole(where, value) * factor))
@@ -357,7 +400,7 @@ class _Reading:
         elif option == "group":
             self._group = _name(where, value)
         elif (why := no_effect(where, name, value, self._all)) is not None:
-            self._passed.update({name: why} if why else {})
+            self._passed.update({self._source.as_written(name): why} if why else {})
         else:
             self._take_option(part, where, name, option, value)
 
@@ -366,15 +409,15 @@ class _Reading:
         if _takes(ClientConfig, option, value):
             self._keep_client(part, name, option, typed(ClientConfig, option, where, value))
             taken = True
-        own = "request_timeout_ms" if name.replace("_", ".") == "request.timeout.ms" else option
+        own = "request_timeout_ms" if name == "request.timeout.ms" else option
         for role, config in ((PRODUCER, ProducerConfig), (CONSUMER, NativeConsumerConfig)):
             if _takes(config, own, value) and part in ("", role, *(() if _is_of_both(own) else (PRODUCER, CONSUMER))):
                 self._records[role][own] = typed_in_unit(config, own, where, name, value)
                 taken = True
         if not taken and option in OPTIONS:
-            self._passed[name] = "it is set in a program's code"
+            self._passed[self._source.as_written(name)] = "it is set in a program's code"
         elif not taken:
-            raise ConfigurationError(f"{where}: {unknown(name, spellings())}")
+            raise ConfigurationError(f"{where}: {unknown(self._source.as_written(name), spellings())}")
 
     def _keep_client(self, part: str, name: str, option: str, value: Any) -> None:
         """An option of the one client: the sections of producers and consumers must agree on it."""

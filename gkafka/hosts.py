@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -18,12 +20,16 @@ __all__ = ["Proxy", "is_address", "parse_host", "parse_hosts", "parse_proxy_url"
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The schemes that consoles, Terraform and Kafka's own listeners write before an address."""
-SEPARATORS = re.compile(r"[\s;|\uff0c\uff1b\u3001]+")
-"""What stands between addresses in lists that were made for something else: white space, semicolons, bars, and commas of Chinese."""
-NO_HOST = frozenset(";|,'\"`<>(){}=\\$\u2018\u2019\u201c\u201d\uff0c\uff1b\u3001")
-"""Characters that no name of a host has: an address with one was cut or quoted in the wrong place."""
+NAME = re.compile(r"(?![0-9]+$)\w[\w.-]*")
+"""The name of a host, or its IPv4 address. A number alone is a port that was cut off."""
+NOT_IN_NAMES = re.compile(r"[^\w.:-]")
 PLACEHOLDER = re.compile(r"\$\{|\$\(|\{\{|<[^>]*>|%\(|^\$")
 """What stands in a template for a value that nobody has filled in."""
+BETWEEN = re.compile(r"#[^\n]*|\\[nrt]|(?<!\S)-(?!\S)|[\s,;|&'\"`<>(){}\u2018\u2019\u201c\u201d\u3001]+")
+"""What lists that were made for something else have between addresses: other separators, quotes, a comment, a line break as its escape."""
+IPV6 = r"\[(?=[^\]]*:[^\]]*:)[0-9a-fA-F:.]+(?:%\w+)?\]"
+ADDRESS = re.compile(rf"(?:({'|'.join(PROTOCOLS)}):(?://)?)?({IPV6}|\w[\w.-]*)\]?(?!\w)(?:(?:\s*:\s*|\s+)(\d+)(?![\w.]))?", re.IGNORECASE)
+"""One address in such a list: its scheme, host and port."""
 
 
 def parse_hosts(hosts: str, security_protocol: str | None = None) -> list[tuple[str, int]]:
@@ -39,34 +45,64 @@ def parse_hosts(hosts: str, security_protocol: str | None = None) -> list[tuple[
         raise ConfigurationError(f"hosts={hosts!r}: must be a text of host:port, separated by commas")
     if isinstance(hosts, Secret):
         raise ConfigurationError(f"hosts: {_without_user(hosts)!r} is not host:port (no path or user belongs there)")
-    _check_list(hosts)
-    found = [_parse_host(part.strip(), security_protocol) for part in hosts.split(",") if part.strip()]
-    if not found:
+    if PLACEHOLDER.search(hosts):
+        raise ConfigurationError(f"hosts: {hosts.strip()!r} is a placeholder that nobody has filled in: put host:port there")
+    parts = [part.strip() for part in hosts.split(",") if part.strip()]
+    if not parts:
         raise ConfigurationError(f"hosts={hosts!r}: give at least one host:port")
-    return found
+    found: list[tuple[str, str, int]] = []
+    for part in parts:
+        one = _parse_host(part)
+        if isinstance(one, str):
+            raise ConfigurationError(f"hosts: {one}{_cure(hosts, security_protocol)}")
+        found.append(one)
+    for part, (scheme, _, _) in zip(parts, found, strict=True):
+        if scheme and security_protocol not in (None, scheme.upper()):
+            raise ConfigurationError(
+                f"hosts: {part!r} with security_protocol={security_protocol!r}: set security_protocol={scheme.upper()!r}, or take {scheme}:// off"
+            )
+    return [(host, port) for _, host, port in found]
 
 
-def _check_list(hosts: str) -> None:
-    """Refuse a list that was printed as text, was quoted once too often, or has another separator than commas."""
-    text = hosts.strip()
-    if PLACEHOLDER.search(text):
-        raise ConfigurationError(f"hosts: {text!r} is a placeholder that nobody has filled in: put host:port there")
-    if text[:1] in "'\"" and text[-1:] == text[:1] and len(text) > 1 and text[0] not in text[1:-1]:
-        raise ConfigurationError(f"hosts: {text!r}: take the quotes off, that are a part of the text: {text[1:-1]!r}")
-    listed = re.findall(r"[^\s,'\"()\[\]{}]+", text) if re.match(r"[\[({]\s*['\"]|[({]|\[[^\]]*,", text) else []
-    if listed:
-        raise ConfigurationError(
-            f"hosts: {text!r} is a list that was printed as text: give the addresses separated by commas, as {','.join(listed)!r}"
-        )
-    for part in text.split(","):
-        pieces = [piece for piece in SEPARATORS.split(part.strip()) if piece not in ("", "-")]
-        if len(pieces) > 1 and all(_looks_like_host(piece) for piece in pieces):
-            raise ConfigurationError(f"hosts: {part.strip()!r}: separate addresses by commas, as {','.join(pieces)!r}")
+def _parse_host(part: str) -> tuple[str, str, int] | str:
+    """(scheme, host, port) of one address, or what is wrong with it."""
+    scheme, sign, address = part.partition("://") if "://" in part else ("", "", part)
+    host, port = _split(address)
+    if sign and scheme.upper() not in PROTOCOLS:
+        return f"{part!r} is not host:port: of schemes only {'://, '.join(PROTOCOLS)}:// may stand before it"
+    if host and _is_port(port) and port != "0":
+        return scheme, host, int(port or 9092)
+    if not address:
+        return f"{part!r} names no host: give host:port behind it"
+    if _is_ipv6(address):
+        return f"{part!r}: write an IPv6 address as [address]:port"
+    if address.startswith("[") and not re.match(IPV6, address):
+        return f"{part!r}: only an IPv6 address stands in brackets"
+    strange = NOT_IN_NAMES.search(re.sub(IPV6, "", address))
+    if strange is None:
+        return f"{part!r}: must be host:port with a port from 1 to 65535, several separated by commas"
+    if strange[0] == "/":
+        return f"{part!r} is not host:port (no path or user belongs there)"
+    return f"{part!r}: {strange[0]!r} belongs to no host"
 
 
-def _looks_like_host(text: str) -> bool:
-    host, port = _split(text.rpartition("://")[2])
-    return bool(host) and _is_port(port) and not set(host) & NO_HOST
+def _cure(hosts: str, security_protocol: str | None) -> str:
+    """What to say of a text from which addresses can be read: that they are to be given so. "" if they cannot."""
+    text = unicodedata.normalize("NFKC", hosts)  # a colon, a comma or a space of another script, as the one that is meant
+    text = BETWEEN.sub(" ", "".join(c for c in text if unicodedata.category(c) != "Cf"))
+    found = [_written(*one) for one in ADDRESS.findall(text)]
+    cure = ",".join(found)
+    if not found or set(ADDRESS.sub("", text)) - set("[] ") or any(isinstance(_parse_host(one), str) for one in found):
+        return ""
+    schemes = {one.partition("://")[0].upper() for one in found if "://" in one}
+    told = f"separate addresses by commas, as {cure!r}" if len(found) > 1 else f"give {cure!r}"
+    if len(schemes) > 1 or security_protocol is None or schemes <= {security_protocol}:
+        return f": {told}"
+    return f": {told}, and set security_protocol={schemes.pop()!r}"
+
+
+def _written(scheme: str, host: str, port: str) -> str:
+    return f"{scheme}{'://' if scheme else ''}{host}{':' if port else ''}{port}"
 
 
 def parse_host(host: Any) -> str:
@@ -75,31 +111,9 @@ def parse_host(host: Any) -> str:
     if isinstance(host, Secret):
         raise ConfigurationError(f"host={_without_user(host)!r} is not the name or the address of a host (no user belongs there)")
     name = host.decode(errors="replace") if isinstance(host, bytes) else host
-    if not isinstance(name, str) or not is_address(name, 9092) or "/" in name or set(name) & NO_HOST:
+    if not isinstance(name, str) or not is_address(name, 9092) or not (NAME.fullmatch(name) or _is_ipv6(name)):
         raise ConfigurationError(f"host={host!r} is not the name or the address of a host")
     return name
-
-
-def _parse_host(part: str, security_protocol: str | None) -> tuple[str, int]:
-    scheme, sign, address = part.partition("://")
-    if not sign:
-        address = part
-    elif scheme.upper() not in PROTOCOLS:
-        raise ConfigurationError(f"hosts: {part!r} is not host:port: of schemes only {'://, '.join(PROTOCOLS)}:// may stand before it")
-    elif security_protocol not in (None, scheme.upper()):
-        raise ConfigurationError(
-            f"hosts: {part!r} with security_protocol={security_protocol!r}: set security_protocol={scheme.upper()!r}, or take {scheme}:// off"
-        )
-    if "/" in address:
-        raise ConfigurationError(f"hosts: {part!r} is not host:port (no path or user belongs there)")
-    if address.count(":") > 1 and not address.startswith("[") and not SEPARATORS.search(address):
-        raise ConfigurationError(f"hosts: {part!r}: write an IPv6 address as [address]:port")
-    host, port = _split(address)
-    if strange := sorted(set(address) & NO_HOST):
-        raise ConfigurationError(f"hosts: {part!r}: {strange[0]!r} belongs to no host: give host:port, several separated by commas")
-    if not host or not _is_port(port) or port == "0":
-        raise ConfigurationError(f"hosts: {part!r}: must be host:port with a port from 1 to 65535, several separated by commas")
-    return host, int(port or 9092)
 
 
 def _without_user(addresses: str) -> str:
@@ -109,16 +123,17 @@ def _without_user(addresses: str) -> str:
 
 def _split(part: str) -> tuple[str, str]:
     """(host, port) of "host:port", "host", "[address]:port" or "[address]"; the port is "" if there is none. ("", "") for anything else."""
-    if part.startswith("["):
-        host, bracket, rest = part[1:].partition("]")
-        colon, port = rest[:1], rest[1:]
-        whole = bool(bracket) and (not rest or (colon == ":" and bool(port)))
-    else:
-        host, colon, port = part.partition(":")
-        whole = bool(port) or not colon
-    if not whole or any(c.isspace() or not c.isprintable() or c in "[]" for c in host):
-        return "", ""
-    return host, port
+    bracket, sign, rest = part[1:].partition("]") if part.startswith("[") else ("", "", "")
+    host, colon, port = part.partition(":") if not bracket else (bracket, rest[:1], rest[1:])
+    is_host = bool(sign) and _is_ipv6(host) if bracket else NAME.fullmatch(host) is not None
+    return (host, port) if is_host and colon in ("", ":") and bool(port) == bool(colon) else ("", "")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return bool(ipaddress.IPv6Address(text))
+    except ValueError:
+        return False
 
 
 def _is_port(port: str) -> bool:
@@ -139,8 +154,7 @@ def parse_source_address(source_address: str) -> tuple[str, int] | None:
         raise ConfigurationError(f"source_address={_without_user(source_address)!r}: must be host:port, and no user belongs there")
     if not source_address:
         return None
-    many = source_address.count(":") > 1 and not source_address.startswith("[")
-    host, port = ("", "") if many else _split(source_address)
+    host, port = _split(source_address)
     if not host or not _is_port(port):
         raise ConfigurationError(f"source_address={source_address!r}: must be host:port with a port from 0 to 65535")
     return host, int(port or 0)
@@ -186,7 +200,7 @@ def _proxy(url: str) -> Proxy | str:
         return f"proxy_url: {form}; no other kind of proxy is known"
     shown = f"proxy_url={scheme + '://***'!r}"
     host, port = _split(place.removesuffix("/"))
-    if not host or not port or not _is_port(port) or port == "0" or any(c in host for c in "/?#\\@"):
+    if not host or not port or not _is_port(port) or port == "0":
         return f"{shown}: {form}; the port is from 1 to 65535"
     if not at:
         return Proxy(kind, host, int(port))
@@ -241,6 +255,5 @@ def _zookeeper(what: str, hosts: Any) -> tuple[str, str] | str:
 
 
 def _is_zookeeper(part: str) -> bool:
-    many = part.count(":") > 1 and not part.startswith("[")
-    host, port = ("", "") if many else _split(part)
-    return bool(host) and _is_port(port) and port != "0" and not any(c in host for c in "?#\\@")
+    host, port = _split(part)
+    return bool(host) and _is_port(port) and port != "0"

@@ -17,7 +17,7 @@ from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
 from gkafka.sasloptions import hide_secrets
 
-__all__ = ["Login", "client_options", "mechanism_of", "read_login"]
+__all__ = ["Login", "mechanism_of", "read_login"]
 
 NAME = "sasl.jaas.config"
 FLAGS = ("required", "requisite", "sufficient", "optional")
@@ -80,12 +80,6 @@ def mechanism_of(mechanism: str | None, *handlers: str) -> str | None:
     return IAM if mechanism == "OAUTHBEARER" and any(handler.endswith(IAM_HANDLER) for handler in handlers) else mechanism
 
 
-def client_options(text: str, mechanism: str | None, *, prefix: str = "") -> dict[str, Any]:
-    """The options of read_login()."""
-    text = Secret(text)
-    return read_login(text, mechanism, prefix=prefix).options
-
-
 def read_login(text: str, mechanism: str | None, *, prefix: str = "") -> Login:
     """What a login line comes to. mechanism: sasl.mechanism. prefix: what stands before both names where they were given.
 
@@ -130,7 +124,9 @@ def _passed_over(module: str, name: str, known: Mapping[str, str]) -> str:
     """What to call an option that has no effect. Raises ConfigurationError for one that is meant as one that has, or says who the client is."""
     if (module, name) in REFUSED:
         raise ConfigurationError(f"{NAME}: the option {name!r} has no counterpart here: {REFUSED[module, name]}")
-    if name not in NAMES and difflib.get_close_matches(name, known, n=1, cutoff=0.8):
+    short = name.lower().replace("_", "")
+    is_short = len(short) > 2 and any(short in one.lower() for one in known)  # as "user" is of username
+    if name not in NAMES and (is_short or difflib.get_close_matches(name, known, n=1, cutoff=0.8)):
         raise ConfigurationError(f"{NAME}: the option {name!r} has no counterpart here; {module} takes {', '.join(known)}")
     return name if name in NAMES else "another option"
 

@@ -30,8 +30,10 @@ __all__ = [
     "SO_HERE",
     "UNESCAPED",
     "canonical",
+    "dotted",
     "fields_of",
     "is_from_text",
+    "is_known",
     "is_so_here",
     "may_be_told",
     "meant",
@@ -113,10 +115,18 @@ BUFFERS = {
 }
 """Sizes of a socket's buffers."""
 UNESCAPED = (
-    *("sasl.username", "sasl.password", "ssl.key.password", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
-    *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.crl.location", "https.ca.location"),
+    *(
+        "sasl_username",
+        "sasl_password",
+        "ssl_password",
+        "sasl_oauth_client_id",
+        "sasl_oauth_client_secret",
+        "proxy_url",
+        "sasl_oauth_proxy_url",
+    ),
+    *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "sasl_oauth_cafile"),
 )
-"""Names in files for librdkafka, which takes a backslash as it stands; by Java's rules it begins an escape."""
+"""Options whose values librdkafka takes with their backslashes as they stand; by Java's rules one begins an escape, or continues the line."""
 
 # -- other values -----------------------------------------------------------------------------------------------------------------
 MEANT = {
@@ -344,10 +354,27 @@ NAME, LONGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*"), 60
 NOT_FROM_TEXT = ("ssl_context", "socket_options", "sasl_oauth_token_provider", "interceptors")
 
 
-# -- questions --------------------------------------------------------------------------------------------------------------------
+# -- questions, each of a name as dotted() gives it -------------------------------------------------------------------------------
 def fields_of(*configs: type[Any]) -> dict[str, dataclasses.Field[Any]]:
     """{option: field} of these, or of all dataclasses of options."""
     return {f.name: f for config in configs or (ClientConfig, ProducerConfig, NativeConsumerConfig) for f in dataclasses.fields(config)}
+
+
+def dotted(name: str) -> str:
+    """A name as all tables here have it, however it was spelled: whoever makes a source of properties takes this."""
+    return name.replace("_", ".").replace("-", ".")
+
+
+def is_known(name: str) -> bool:
+    """Is it the name of a property: of an option, or of what has no effect, cannot be had, or is so here anyway?"""
+    name, option = dotted(name), canonical(name)
+    return option in {*OPTIONS, *NAMES.values(), "bootstrap_servers"} or name in {
+        *SO_HERE,
+        *NO_EFFECT,
+        *REFUSED,
+        *BUFFERS,
+        "sasl.jaas.config",
+    }
 
 
 def canonical(name: str) -> str:
@@ -355,16 +382,16 @@ def canonical(name: str) -> str:
 
     A name that begins with "topic.", as kcat has it for options of topics, is the one without it.
     """
-    dotted = name.replace("_", ".").replace("-", ".")
-    if name in ALIASES or dotted in NAMES:
-        return ALIASES.get(name) or NAMES[dotted]
-    if (
-        dotted.startswith("topic.")
-        and dotted not in NO_EFFECT
-        and (inner := canonical(dotted.removeprefix("topic."))) in {*OPTIONS, *NAMES.values()}
-    ):
-        return inner
-    return dotted.replace(".", "_")
+    if name in ALIASES:
+        return ALIASES[name]
+    name = dotted(name)
+    if name in NAMES:
+        return NAMES[name]
+    if name.startswith("topic.") and name not in NO_EFFECT:
+        inner = canonical(name.removeprefix("topic."))
+        if inner in {*OPTIONS, *NAMES.values()}:
+            return inner
+    return name.replace(".", "_")
 
 
 def meant(option: str, text: str) -> str:
@@ -384,36 +411,34 @@ def is_from_text(config: type[Any], option: str) -> bool:
 
 def is_so_here(name: str, text: str) -> bool:
     """Does the property say what is so anyway?"""
-    pattern = SO_HERE.get(name.replace("_", "."))
+    pattern = SO_HERE.get(name)
     return pattern is not None and re.fullmatch(pattern, text) is not None
 
 
 def why_no_effect(name: str, *, given: Mapping[str, Any] | None = None) -> str | None:
     """Why a property has no effect, whatever its value is; None for one that has, or that is unknown. given: what stands beside it."""
-    dotted = name.replace("_", ".").replace("-", ".")
-    if dotted in NO_EFFECT:
-        return NO_EFFECT[dotted]
-    if FOR_REGISTRY.fullmatch(dotted):
+    if name in NO_EFFECT:
+        return NO_EFFECT[name]
+    if FOR_REGISTRY.fullmatch(name):
         return REGISTRY
-    if dotted in COMPRESSION_LEVELS:
+    if name in COMPRESSION_LEVELS:
         codec = str((given or {}).get("compression.type", (given or {}).get("compression.codec", "none"))).lower()
-        return None if codec == COMPRESSION_LEVELS[dotted] else f"compression.type is {codec}"
-    return next((why for prefix, why in PREFIXES.items() if dotted.startswith(prefix) and canonical(name) not in OPTIONS), None)
+        return None if codec == COMPRESSION_LEVELS[name] else f"compression.type is {codec}"
+    return next((why for prefix, why in PREFIXES.items() if name.startswith(prefix) and canonical(name) not in OPTIONS), None)
 
 
 def why_refused(name: str, text: Any, prefix: str = "") -> str | None:
     """Why a property cannot be had, with the next step; None for one that can. prefix: what stands before the names of properties, as "kafka."."""
-    dotted = name.replace("_", ".")
-    if dotted in ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class"):
+    if name in ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class"):
         known = " and ".join(HANDLERS)
         return f"gkafka loads no Java class but does what {known} do; give the credentials by {prefix}sasl.jaas.config or the options of KafkaClient"
-    if dotted == "ssl.cipher.suites":
+    if name == "ssl.cipher.suites":
         if not isinstance(text, str) or not JAVA_CIPHERS.search(text):
             return None
         return f"Java's names of cipher suites are not those of Python's TLS: give {prefix}ssl.ciphers, in OpenSSL's words"
-    if dotted == "ssl.enabled.protocols" and isinstance(text, str) and re.search(r"\bTLSv1\.2\b", text):
+    if name == "ssl.enabled.protocols" and isinstance(text, str) and re.search(r"\bTLSv1\.2\b", text):
         return None
-    why = REFUSED.get(dotted)
+    why = REFUSED.get(name)
     return None if why is None else why.format(prefix)
 
 
@@ -421,13 +446,12 @@ def may_be_told(name: str, *, is_pair: bool) -> bool:
     """Is it the name of an option, or meant as one? Else it may be a line of a key, or a password, that stands where a name is read."""
     if len(name) > LONGEST_NAME or NAME.fullmatch(name) is None:
         return False
-    dotted = name.replace("_", ".")
-    return is_pair or dotted in SO_HERE or dotted in NO_EFFECT or canonical(name) in OPTIONS or bool(nearest(name, spellings()))
+    return is_pair or is_known(name) or bool(nearest(name, spellings()))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The one of these names that may be meant."""
-    return next(iter(difflib.get_close_matches(name.replace("_", "."), list(known), n=1, cutoff=0.7)), None)
+    return next(iter(difflib.get_close_matches(dotted(name), list(known), n=1, cutoff=0.7)), None)
 
 
 def spellings() -> list[str]:

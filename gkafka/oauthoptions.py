@@ -112,6 +112,8 @@ def _token_endpoint(url: Secret) -> Endpoint | str:
         return "its host or its port is none"
     if port == 0:
         return "its port must be one from 1 to 65535"
+    if "://" not in url and parts.scheme not in PORTS:
+        return "has no scheme: must be an https URL, as 'https://login.example/oauth2/token'"
     if parts.scheme not in PORTS or not parts.hostname:
         kind = f"one of {parts.scheme!r} scheme" if parts.scheme in ("ftp", "file") else "of another kind"
         return f"must be an https URL, as 'https://login.example/oauth2/token', not {kind}"

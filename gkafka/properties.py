@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["CONSUMER", "PRODUCER", "Line", "is_pair", "parse_pair", "parse_properties", "read_lines", "split_section", "wanted_sections"]
+__all__ = ["CONSUMER", "PRODUCER", "Line", "is_pair", "kind_of", "parse_pair", "read_lines", "split_section", "wanted_sections"]
 
 KEY = re.compile(r"(?:\\.|[^\\\s=:])*", re.DOTALL)
 SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
@@ -21,6 +21,13 @@ ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 MEANT_AS_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[\\:=#! ])")
 """Escapes that Java's own Properties.store() writes, and a backslash that was doubled."""
+OTHER_KINDS = {
+    r"\s*(\{|\[\s*[{\"])": "is JSON: write lines NAME=VALUE; in a program, KafkaClient.from_properties() takes what json.load() gives",
+    r"\s*<[?!a-zA-Z]": "is XML: write lines NAME=VALUE",
+    r"(?m)^[ \t]*export[ \t]+\w+=": "has lines of a shell ('export NAME=VALUE'): write NAME=VALUE alone, by the names of docs/options.md",
+    r"(?m)\A(#.*\n|\s*\n)*---[ \t]*$|^[\w.-]+:[ \t]*\n[ \t]+(- |[\w.-]+:)": "is YAML: write lines NAME=VALUE, each name in full",
+}
+"""How texts of other kinds look, and what to say of them."""
 SECTION = re.compile(r"\[([\w .-]{1,60})\]\s*(?:[#;].*)?")
 PRODUCER, CONSUMER = "producer", "consumer"
 OF_ALL, OF_ROLES = ("", "default"), (PRODUCER, CONSUMER, "admin")
@@ -29,7 +36,8 @@ OF_ALL, OF_ROLES = ("", "default"), (PRODUCER, CONSUMER, "admin")
 
 class Line(NamedTuple):
     """number: where it begins in its file, from 1. is_pair: a sign stands between name and value, and not at the end, as that of base64 does.
-    section: in lower case, "" before the first. lost: a backslash of the value was taken for an escape that nobody may have meant."""
+    section: in lower case, "" before the first. lost: a backslash of the value was taken for an escape that nobody may have meant, or for the sign that
+    the value goes on. more: the further lines of the value, as they stand there."""
 
     number: int
     name: str
@@ -37,42 +45,60 @@ class Line(NamedTuple):
     is_pair: bool
     section: str = ""
     lost: bool = False
+    more: tuple[str, ...] = ()
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """{name: value} of a file's text: comments by # and !, lines that a backslash continues, \\uXXXX. A name's last value counts."""
-    return {line.name: line.value for line in read_lines(text)}
+def kind_of(text: str) -> str:
+    """What a text is that is no file of properties, with the next step; "" if it may be one."""
+    if text.startswith(("\udcff\udcfe", "\udcfe\udcff")) or (
+        text and "" in (text[1:40:2].strip("\0"), text[:40:2].strip("\0"))[: len(text) // 2]
+    ):
+        return "is UTF-16: save it as UTF-8"
+    has_sections = any(SECTION.fullmatch(line.strip()) for line in text.splitlines())
+    return "" if has_sections else next((why for pattern, why in OTHER_KINDS.items() if re.search(pattern, text)), "")
 
 
 def read_lines(text: str) -> Iterator[Line]:
-    """Each property of a file's text, as it stands there."""
+    """Each property of a file's text, as it stands there. Comments begin with # and !; a backslash continues a line, and begins \\uXXXX."""
     lines = re.split(r"\r\n|\r|\n", text)
     if any(SECTION.fullmatch(line.strip()) for line in lines):
         yield from _of_sections(lines)
         return
-    for number, line in _logical_lines(lines):
+    for number, parts in _logical_lines(lines):
+        line = "".join(parts)
         key = KEY.match(line)
         assert key is not None  # it matches nothing, too
         separator = SEPARATOR.match(line, key.end())
         assert separator is not None
         raw = line[separator.end() :]
         value = _unescaped(raw)
-        lost = "\\" in MEANT_AS_ESCAPE.sub("", raw)
-        yield Line(number, _unescaped(key[0]), value, is_pair(separator[0], value), lost=lost)
+        lost = "\\" in MEANT_AS_ESCAPE.sub("", raw) or len(parts) > 1
+        yield Line(number, _unescaped(key[0]), value, is_pair(separator[0], value), lost=lost, more=tuple(parts[1:]))
 
 
 def _of_sections(lines: list[str]) -> Iterator[Line]:
-    section = ""
+    """As configparser reads them: lines that stand further to the right than a name belong to its value."""
+    section, depth = "", 0
+    held: Line | None = None
     for number, line in enumerate(lines, 1):
         text = line.strip()
+        indent = len(line) - len(line.lstrip())
         if not text or text[0] in "#;!":
             continue
         named = SECTION.fullmatch(text)
+        if held is not None and indent > depth and named is None:
+            held = held._replace(value=f"{held.value}\n{text}".strip(), more=(*held.more, text), is_pair=True)
+            continue
+        if held is not None:
+            yield held
+        held, depth = None, indent
         if named is not None:
             section = named[1].strip().lower()
             continue
-        name, sign, value = text.partition("=") if "=" in text else text.partition(":")
-        yield Line(number, name.strip(), value.strip(), is_pair(sign, value.strip()), section)
+        name, sign, value = re.fullmatch(r"([^=:]*)([=:]?)(.*)", text).groups()  # type: ignore[union-attr]  # it matches any line
+        held = Line(number, name.strip(), value.strip(), is_pair(sign, value.strip()), section)
+    if held is not None:
+        yield held
 
 
 def split_section(path: str) -> tuple[str, str]:
@@ -105,22 +131,22 @@ def is_pair(separator: str, value: str) -> bool:
     return ":" in separator or ("=" in separator and bool(value.strip("= ")))
 
 
-def _logical_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Numbers and lines with their continuations joined, without comments and empty ones."""
-    held, begun = "", 1
+def _logical_lines(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Numbers and lines with their continuations, without comments and empty ones. A backslash at the end of all of it continues nothing: an empty part."""
+    held: list[str] = []
+    begun = 1
     for number, line in enumerate(lines, 1):
         part = line.lstrip(" \t\f")
         if not held and (not part or part[0] in "#!"):
             continue
         begun = begun if held else number
-        held += part
-        if (len(held) - len(held.rstrip("\\"))) % 2:
-            held = held[:-1]
+        if (len(part) - len(part.rstrip("\\"))) % 2:
+            held.append(part[:-1])
             continue
-        yield begun, held
-        held = ""
+        yield begun, [*held, part]
+        held = []
     if held:
-        yield begun, held
+        yield begun, [*held, ""]
 
 
 def _unescaped(text: str) -> str:

@@ -157,7 +157,7 @@ def produce(
     blocks = blocks_of(source, delimiter)
     if wants_json(ctx) and ctx.get_parameter_source("form") is not ParameterSource.COMMANDLINE:
         blocks = _no_records(blocks)
-    if form not in JSON_FORMATS and ctx.get_parameter_source("delimiter") is not ParameterSource.COMMANDLINE:
+    if form not in (*JSON_FORMATS, "hex") and ctx.get_parameter_source("delimiter") is not ParameterSource.COMMANDLINE:
         blocks = _telling_of_windows(blocks)
     rows = _values(blocks, topic, every) if is_value(form, **line) else _drafts(blocks, reader(form, **line), every, report)
     said = {

@@ -33,7 +33,7 @@ from gkafka.clientproperties import (
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
-from gkafka.javanames import BUFFERS, canonical, may_be_told
+from gkafka.javanames import BUFFERS, canonical, dotted, may_be_told
 from gkafka.properties import CONSUMER as OF_CONSUMERS
 from gkafka.properties import PRODUCER as OF_PRODUCERS
 from gkafka.properties import is_pair, parse_pair
@@ -165,7 +165,7 @@ class _Found:
         passed: dict[str, str] = {}
         for name, text in given.items():
             if name != "sasl.jaas.config" and (why := self._take(source.where(name), name, text, beside=given)):
-                passed[name] = why
+                passed[source.as_written(name)] = why
         settle_login(given, self.client, passed)
         self.notes += [*source.notes, *([note_of(source.path, passed)] if passed else [])]
 
@@ -180,11 +180,11 @@ class _Found:
         if not may_be_told(told.strip(), is_pair=is_pair(sign, given)):
             raise ConfigurationError(f"{where}, a text of {len(text)} characters: must be NAME=VALUE, and begin with the name of an option")
         name, value = parse_pair(where, text)
-        option = canonical(name)
+        written, name, option = name, dotted(name), canonical(name)
         if name == "sasl.jaas.config" or option in SECRETS or (option == "proxy_url" and "@" in value):
-            raise ConfigurationError(f"{where} {name}: {self._instead(option)}")
-        self.check_not_a_key(f"{where} {name}", value)
-        self._take(f"{where} {name}", name, value, strict=True)
+            raise ConfigurationError(f"{where} {written}: {self._instead(option)}")
+        self.check_not_a_key(f"{where} {written}", value)
+        self._take(f"{where} {written}", name, value, strict=True)
 
     def check_not_a_key(self, where: str, value: str) -> None:
         if "PRIVATE KEY-----" in value:
@@ -246,7 +246,7 @@ class _Found:
             return self._passed(where, why, strict)
         elif option != "auto_create_topics" and commands_take(ClientConfig, option):
             self.client[option] = typed(ClientConfig, option, where, _name(where, text) if strict and option == "client_id" else text)
-            if option == "socket_timeout_ms" and name.replace("_", ".") == "request.timeout.ms":
+            if option == "socket_timeout_ms" and name == "request.timeout.ms":
                 self._keep("request_timeout_ms", where, self.client[option], (PRODUCER, CONSUMER))
         elif roles:
             config = ProducerConfig if roles == (PRODUCER,) else NativeConsumerConfig

@@ -11,6 +11,7 @@ from typing import Any
 
 from gkafka.config import Secret, is_pem_text, may_be_key
 from gkafka.exceptions import ConfigurationError
+from gkafka.javanames import dotted
 from gkafka.sasloptions import has_user, hide_hosts, hide_mistaken, seems_secret
 from gkafka.spark.hints import meant_option
 
@@ -73,8 +74,15 @@ def _hidden(name: str, value: Any, *, is_known: bool) -> str:
 
 
 def kafka_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Those that are named kafka.*, without it."""
-    return {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
+    """Those that are named kafka.*, without it, by their names with dots. Raises ConfigurationError for two spellings of one."""
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        if key.startswith("kafka."):
+            name = dotted(key.removeprefix("kafka."))
+            if name in found:
+                raise ConfigurationError(f"{key} is given twice (it is another spelling of 'kafka.{name}')")
+            found[name] = value
+    return found
 
 
 def check_names(

@@ -243,6 +243,12 @@ def test_nothing_is_said_of_carriage_returns_that_are_known_or_matter_not(cluste
     assert "end in" not in outcome.err
 
 
+def test_values_in_hex_have_no_carriage_return_and_none_is_told(cluster: MockCluster) -> None:
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "hex", stdin=b"61\r\n")
+    assert (outcome.code, "\\r" in outcome.err) == (0, False), outcome.err
+    assert tool("consume", "t", "-b", cluster.bootstrap).out.strip() == b"a"
+
+
 def test_what_a_null_or_a_key_would_be_without_the_carriage_return_is_told_before(cluster: MockCluster) -> None:
     outcome = tool("produce", "t", "-b", cluster.bootstrap, "--key-separator", ":", "--null", "", "--dry-run", stdin=b"k:\r\n")
     assert "--delimiter '\\r\\n'" in outcome.err

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from gkafka import KafkaClient
 from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, PRODUCER
 from gkafka.cli.settings import open_client, settle
 from gkafka.config import NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
-from gkafka.properties import parse_properties
+from gkafka.properties import read_lines
 from tests.public.test_secrets import told_by
 
 
@@ -52,7 +53,7 @@ def file(tmp_path: Path) -> Any:
     ],
 )
 def test_files_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
-    assert parse_properties(text) == found
+    assert {line.name: line.value for line in read_lines(text)} == found
 
 
 # -- which one counts ----------------------------------------------------------------------------------------------------------
@@ -521,7 +522,7 @@ def test_a_backslash_that_librdkafka_would_keep_is_told(line: str, warned: bool,
         ("plaintext://h:1,PLAINTEXT://[::1]", None),
         ("SASL_SSL://h:1", "'SASL_SSL://h:1' with security_protocol='PLAINTEXT': set security_protocol='SASL_SSL'"),
         ("h:1;k:1", "separate addresses by commas, as 'h:1,k:1'"),
-        ("['h:1']", "is a list that was printed as text"),
+        ("['h:1']", "only an IPv6 address stands in brackets: give 'h:1'"),
     ],
 )
 def test_addresses_as_consoles_print_them(text: str, says: str | None, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,3 +540,116 @@ def test_addresses_as_consoles_print_them(text: str, says: str | None, file: Any
                 settle(given)
             assert where in str(told.value)
             assert says in str(told.value)
+
+
+# -- lines that go on, and other kinds of files ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "sasl.password=x1y2\\\nacks=all\n",
+            r"line 1: sasl.password: its value takes in the property acks below it, for a line ends in a backslash",
+        ),
+        ("sasl_password=x1y2\\\nsasl_mechanism=PLAIN\n", r"line 1: sasl_password: its value takes in the property sasl_mechanism"),
+        ("ssl.key.password=x1y2\\\n\tlinger.ms 5\n", r"line 1: ssl.key.password: .* linger.ms"),
+        ("client.id=C:\\dir\\\nschema.registry.url=http://r\n", r"line 1: client.id: .* schema.registry.url"),
+        ("[default]\nclient.id=a\n  acks=1\n", r"line 2: client.id: .* acks below it, for it stands further to the right"),
+    ],
+)
+def test_a_line_that_goes_on_swallows_no_other_property(text: str, says: str, file: Any) -> None:
+    with pytest.raises(ConfigurationError, match=says) as told:
+        settle({"config": file(text)})
+    assert "x1y2" not in told_by(told.value)
+    with pytest.raises(ConfigurationError, match=says):
+        KafkaClient.from_properties(file(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "option", "value", "notes"),
+    [
+        ("sasl.password=ab\\", "sasl_password", "ab", 1),
+        ("sasl.password=ab\\\n\nacks=all", "sasl_password", "ab", 1),
+        ("sasl_password=ab\\\n  cd\n", "sasl_password", "abcd", 1),
+        ("sasl.password=ab\\\\\nacks=all", "sasl_password", "ab\\", 0),
+        ("bootstrap.servers=h:1,\\\n  k:2\nclient.id=me", "client_id", "me", 0),
+        ("ssl.keystore.key=-----BEGIN PRIVATE KEY-----\\n\\\n  MIIB\\\n", "ssl_keyfile", "-----BEGIN PRIVATE KEY-----\nMIIB", 0),
+        ("[default]\nsasl.password=ab\\\nacks=all", "sasl_password", "ab\\", 0),
+        ("[default]\nsasl.password=ab\n  cd", "sasl_password", "ab\ncd", 1),
+        ("[default]\nbootstrap.servers:\n  h:1,\n  # other\n  k:2\nclient.id: a=b", "client_id", "a=b", 0),
+    ],
+)
+def test_a_secret_that_goes_on_is_told(text: str, option: str, value: str, notes: int, file: Any) -> None:
+    settings = settle({"config": file(text + "\n")})
+    assert str.__str__(settings.client[option]) == value
+    assert len(settings.notes) == notes
+    assert "h:1" not in text or [one.strip() for one in settings.hosts.split(",")] == ["h:1", "k:2"]
+
+
+def test_a_login_line_goes_on_as_in_java_and_as_in_configparser(file: Any) -> None:
+    lines = ["sasl.jaas.config=x.PlainLoginModule required", 'username="u"', 'debug="true"', 'password="x1y2";']
+    java, ini = " \\\n  ".join(lines), "[default]\n" + "\n  ".join(lines)
+    for text in (java, ini):
+        client = settle({"config": file(f"{text}\nsasl.mechanism=PLAIN\n")}).client
+        assert (client["sasl_username"], client["sasl_password"].reveal(), client["sasl_mechanism"]) == ("u", "x1y2", "PLAIN")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("bootstrap.servers=h:1\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        ("bootstrap.servers=h:1\n".encode("utf-16-be"), "is UTF-16: save it as UTF-8"),
+        (b'{"bootstrap.servers": "h:1", "sasl.password": "x1y2"}', "is JSON: write lines NAME=VALUE"),
+        (b"<?xml version='1.0'?><configuration/>", "is XML"),
+        (b"# mine\nexport KAFKA_PASSWORD=x1y2\n", "has lines of a shell"),
+        (b"spring:\n  kafka:\n    password: x1y2\n", "is YAML"),
+        (b"---\nbootstrap.servers: h:1\n", "is YAML"),
+        (b"bootstrap.servers:\n  - h:1\n  - k:1\n", "is YAML"),
+        (b"[default]\nx1y2x1y2\n", "has its further lines further to the right"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2", "not Java key stores"),
+    ],
+    ids=lambda one: None if isinstance(one, bytes) else one,
+)
+def test_a_file_of_another_kind_is_told_as_what_it_is(text: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(text)
+    for read in (lambda: settle({"config": str(path)}), lambda: KafkaClient.from_properties(path)):
+        with pytest.raises(ConfigurationError, match=says) as told:
+            read()
+        assert "x1y2" not in told_by(told.value)
+
+
+# -- spellings -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("ssl.truststore.location", "/k.jks", "reads PEM files, not Java key stores"),
+        ("ssl.keystore.password", "x1y2", "a PEM file has none"),
+        ("sasl.login.callback.handler.class", "com.example.Mine", "gkafka loads no Java class"),
+        ("sasl.jaas.config", "x.PlainLoginModule required password=x1y2", "must end with a semicolon"),
+        ("receive.buffer.bytes", "many", "must be a whole number"),
+        ("ssl.endpoint.identification.algorithm", "none", "the broker's name is checked"),
+    ],
+)
+@pytest.mark.parametrize("sign", ["_", "-"])
+def test_a_name_with_underscores_is_checked_as_that_with_dots(name: str, value: str, says: str, sign: str, file: Any) -> None:
+    spelled = name.replace(".", sign)
+    config = file(f"{spelled}={value}\n")
+    for read in (
+        lambda: settle({"config": config}),
+        lambda: KafkaClient.from_properties(config),
+        lambda: KafkaClient.from_properties({spelled: value, "bootstrap_servers": "h:1"}),
+    ):
+        with pytest.raises(ConfigurationError, match=says) as told:
+            read()
+        assert "x1y2" not in told_by(told.value)
+
+
+def test_a_login_line_on_the_command_line_is_refused_by_any_spelling() -> None:
+    with pytest.raises(ConfigurationError, match="--set sasl_jaas_config: a password on the command line"):
+        settle({"set": ("sasl_jaas_config=x.PlainLoginModule required password='x1y2';",)})
+
+
+def test_sizes_of_buffers_and_pem_stores_have_any_spelling(file: Any) -> None:
+    config = file("ssl_truststore_location=/ca.pem\nssl_truststore_type=PEM\nsecurity_protocol=SSL\nreceive_buffer_bytes=65536\n")
+    client = settle({"config": config}).client
+    assert (client["ssl_cafile"], len(client["socket_options"])) == ("/ca.pem", 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import re
 import socket
 import sys
 import threading
@@ -10,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gkafka import KafkaClient
 from gkafka.exceptions import (
@@ -141,13 +145,25 @@ def test_hosts_that_cannot_be_are_named(hosts: Any) -> None:
         ("SSL://b1:9092 SSL://b2:9092", "separate addresses by commas, as 'SSL://b1:9092,SSL://b2:9092'"),
         ("b1;b2", "separate addresses by commas, as 'b1,b2'"),
         ("b1:9092;", "';' belongs to no host"),
-        ("['b1:9092']", "is a list that was printed as text: give the addresses separated by commas, as 'b1:9092'"),
-        ("['b1:9092', 'b2:9092']", "give the addresses separated by commas, as 'b1:9092,b2:9092'"),
-        ('["b1:9092"]', "as 'b1:9092'"),
+        ("['b1:9092']", "only an IPv6 address stands in brackets: give 'b1:9092'"),
+        ("['b1:9092', 'b2:9092']", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ('["b1:9092"]', "give 'b1:9092'"),
         ("[b1:9092, b2:9092]", "as 'b1:9092,b2:9092'"),
-        ("('b1:9092',)", "as 'b1:9092'"),
-        ("'b1:9092'", "take the quotes off"),
-        ('"b1:9092,b2:9092"', "take the quotes off"),
+        ("('b1:9092',)", "give 'b1:9092'"),
+        ("'b1:9092'", "belongs to no host: give 'b1:9092'"),
+        ('"b1:9092,b2:9092"', "as 'b1:9092,b2:9092'"),
+        ("[b1:9092]", "only an IPv6 address stands in brackets: give 'b1:9092'"),
+        ("[b1]:9092", "only an IPv6 address stands in brackets: give 'b1:9092'"),
+        ("b1\uff1a9092", "'\uff1a' belongs to no host: give 'b1:9092'"),
+        ("b1\u200b:9092", "'\\u200b' belongs to no host: give 'b1:9092'"),
+        ("b1:9092\\nb2:9092", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("b1:9092&b2:9092", "separate addresses by commas, as 'b1:9092,b2:9092'"),
+        ("b1 9092", "give 'b1:9092'"),
+        ("b1:9092 # prod", "give 'b1:9092'"),
+        ("SASL_SSL:b1:9092", "give 'SASL_SSL://b1:9092', and set security_protocol='SASL_SSL'"),
+        ("SASL_SSL://", "names no host: give host:port behind it"),
+        ("9092", "must be host:port"),
+        ("b1:9092:b2:9092", "must be host:port"),
         ('"b1:9092","b2:9092"', "belongs to no host"),
         ("${KAFKA_HOSTS}", "a placeholder that nobody has filled in"),
         ("{{ .Values.kafka }}", "a placeholder that nobody has filled in"),
@@ -163,6 +179,18 @@ def test_hosts_that_were_made_for_something_else_are_refused_with_the_cure(hosts
     error = error_of(KafkaClient, hosts, handler="threading")
     assert isinstance(error, ConfigurationError)
     assert cure in str(error)
+
+
+@given(st.text(alphabet="b19:;,[]'\"# \\n&-/=", max_size=24) | st.text(max_size=12))
+def test_a_cure_that_is_offered_parses(hosts: str) -> None:
+    try:
+        parse_hosts(hosts, "PLAINTEXT")
+    except ConfigurationError as exc:
+        offered = re.search(r": (?:separate addresses by commas, as|give) ('[^']+')(?:, and set.*)?$", str(exc))
+    else:
+        offered = None
+    if offered:
+        assert parse_hosts(ast.literal_eval(offered[1]))
 
 
 def test_a_scheme_is_taken_off(connect: Any, cluster: MockCluster) -> None:

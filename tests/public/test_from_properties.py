@@ -158,6 +158,17 @@ def test_arguments_count_before_the_file_by_whatever_name(file: File) -> None:
         ),
         ({"bootstrap.servers": "h:1", "oauth_cb": print}, "^oauth_cb: give sasl_oauth_token_provider"),
         ({"bootstrap.servers": "h:1", "ssl.keystore.location": "/k.jks"}, "reads PEM files, not Java key stores"),
+        (
+            {
+                "bootstrap.servers": "h:1",
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.client.id": "a",
+                "sasl.oauthbearer.client.secret": "b",
+                "sasl.oauthbearer.token.endpoint.url": "login.example:443/oauth2/token",
+            },
+            "sasl_oauth_token_endpoint_url: has no scheme: must be an https URL",
+        ),
         ({5: "x"}, "a name must be a text, not int"),
         (5, "must be the path of a file, or a mapping"),
     ],

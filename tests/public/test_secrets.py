@@ -360,7 +360,7 @@ def test_processes_of_a_client_are_told_its_password_by_a_pipe_alone(guarded: Mo
 def test_a_login_line_that_is_wrong_is_not_shown(more: str, mechanism: str) -> None:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     with pytest.raises(ConfigurationError) as caught:
-        jaas.client_options(f'{module} required username="alice" password="{SECRET}" {more};', mechanism)
+        jaas.read_login(f'{module} required username="alice" password="{SECRET}" {more};', mechanism)
     assert SECRET not in told_by(caught.value)
 
 

@@ -486,7 +486,7 @@ def test_who_brings_a_key_store_of_javas_with_its_password_is_told_what_replaces
         ("request.timeout.ms", "0", "must be 1 or more"),
         ("fetch.max.bytes", "0", "must be 1 or more"),
         ("connections.max.idle.ms", "-1", "must be 0 or more"),
-        ("ssl_context", "x", "unknown property"),
+        ("ssl.context", "x", "unknown property"),
         ("auto.create.topics", "true", "unknown property"),
     ],
 )
@@ -712,3 +712,18 @@ def test_what_stands_before_an_at_sign_among_the_hosts_is_in_no_error() -> None:
     told = refusal(kafka__bootstrap__servers="u:HUNTER2@h:9092")
     assert told.startswith("kafka.bootstrap.servers: hosts: '...@h:9092' is not host:port")
     assert "HUNTER2" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("ssl_truststore_location", "/k.jks", "reads PEM, not Java key stores"),
+        ("sasl_login_callback_handler_class", "com.example.Mine", "gkafka loads no Java class"),
+        ("sasl_jaas_config", "x.PlainLoginModule required password=x1y2", "must end with a semicolon"),
+        ("enable_auto_commit", "true", "Kafka option 'enable.auto.commit' is not supported"),
+    ],
+)
+def test_a_property_with_underscores_is_checked_as_that_with_dots(name: str, value: str, says: str) -> None:
+    told = refusal(**{f"kafka.{name}": value})
+    assert says in told
+    assert "x1y2" not in told

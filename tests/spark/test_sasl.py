@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gkafka import KafkaClient
 from gkafka.exceptions import AuthenticationError, ConfigurationError
-from gkafka.jaas import client_options, read_login
+from gkafka.jaas import read_login
 from gkafka.spark.connections import connected
 from gkafka.spark.kafkaproperties import translate
 from gkafka.spark.options import parse, parse_either, parse_stream
@@ -74,7 +74,7 @@ def refusal(**more: str) -> str:
     ],
 )
 def test_a_pasted_line_is_read(line: str, mechanism: str, options: dict[str, Any]) -> None:
-    assert client_options(line, mechanism, prefix="kafka.") == options
+    assert read_login(line, mechanism, prefix="kafka.") == (options, ())
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,19 @@ def test_options_of_a_line_that_mean_nothing_here_are_passed_over(
             "PLAIN",
             "'passwort' has no counterpart here; PlainLoginModule takes username, password",
         ),
+        (
+            f'{PLAIN} required user="alice" password="{PASSWORD}";',
+            "PLAIN",
+            "'user' has no counterpart here; PlainLoginModule takes username, password",
+        ),
+        (f'{OAUTH} required client_id="me" clientSecret="{PASSWORD}";', "OAUTHBEARER", "'client_id' has no counterpart here"),
         ("", "PLAIN", "must end with a semicolon"),
         (";", "PLAIN", "must begin with"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_told_without_its_values(line: str, mechanism: str | None, words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        client_options(line, mechanism, prefix="kafka.")
+        read_login(line, mechanism, prefix="kafka.")
     assert words in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
@@ -164,7 +170,7 @@ def test_a_line_that_cannot_be_read_is_told_without_its_values(line: str, mechan
 )
 def test_a_line_is_read_as_java_reads_it(line: str, password: str) -> None:
     """java.io.StreamTokenizer, as JaasConfig sets it up: quotes of both kinds, octal escapes, comments."""
-    options = client_options(line, "PLAIN")
+    options = read_login(line, "PLAIN").options
     assert str.__str__(options["sasl_username"]) == "alice"
     assert str.__str__(options["sasl_password"]) == password
 
@@ -175,7 +181,7 @@ def test_a_line_is_read_as_java_reads_it(line: str, password: str) -> None:
 )
 def test_whatever_a_line_is_it_is_options_or_our_error(line: str, mechanism: str | None) -> None:
     try:
-        options = client_options(line, mechanism, prefix="kafka.")
+        options = read_login(line, mechanism, prefix="kafka.").options
     except ConfigurationError:
         return
     assert set(options) <= {"sasl_username", "sasl_password"}
@@ -334,7 +340,7 @@ def test_a_read_says_who_it_is_in_the_driver_and_in_its_tasks(reading: Callable[
 )
 def test_a_name_that_may_be_a_part_of_a_password_is_not_shown(line: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        client_options(line.replace("{}", "hunter2wxyz"), "PLAIN")
+        read_login(line.replace("{}", "hunter2wxyz"), "PLAIN")
     assert "hunter2wxyz" not in told_by(refused.value)
 
 
