@@ -253,11 +253,12 @@ class KafkaClient:
     ) -> dict[tuple[str, int], int]:
         """Offsets for timestamps: {(topic, partition): -2 earliest, -1 latest, or ms} -> {(topic, partition): offset}.
 
-        -1 where no record has the timestamp or a later one. timeout: seconds.
+        -1 where no record has the timestamp or a later one. timeout: seconds. Raises LeaderNotFoundError as soon as brokers have said for a second,
+        in which an election may end, that a partition has no leader; `admin().list_offsets()` also tells the offsets of the others.
         """
         asked = _wanted_offsets(wanted)
         level = int(check_isolation("isolation", isolation))
-        found = self._cluster.list_offsets(asked, self._deadline(timeout), isolation_level=level)
+        found = self._cluster.list_offsets(asked, self._deadline(timeout), isolation_level=level, election_s=self._cluster.election_s)
         return {key: offsets[0] if offsets else -1 for key, offsets in found.items()}
 
     def fetch_raw(

@@ -72,6 +72,9 @@ RECEIVE_BYTES = 64 * 1024
 """The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""
 TICK_S = 1.0
 """Longest wait of a caller between two looks at what is due."""
+ELECTION_S = 1.0
+"""How long a call that looks goes on to ask for a leader where brokers say that there is none. That of a topic just made, or just elected, is
+there by then; one that is down is not."""
 
 
 def _text(name: str | bytes) -> str:
@@ -146,6 +149,10 @@ class Cluster:
         self._coordinators: dict[str, int] = {}
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
+        self.election_s = ELECTION_S
+        """How long `KafkaClient.list_offsets()` waits for the leader of a partition of which brokers say that it has none."""
+        self.until: float | None = None
+        """When a program must be done with all that it asks: calls to which it gives no time of their own share what is left."""
         self._closed = False
         self._over = handler.Event()  # close() was called: what whoever pauses between two tries waits for
         self.called = "KafkaClient"  # what its user has made: a skin's own class
@@ -404,8 +411,12 @@ class Cluster:
 
     # -- waiting -------------------------------------------------------------------------------------------------------------
     def _deadline(self, timeout_s: float | None) -> float:
-        seconds = self.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s
-        return self._handler.monotonic() + seconds
+        return self._handler.monotonic() + (self.timeout_s() if timeout_s is None else timeout_s)
+
+    def timeout_s(self) -> float:
+        """How long a call may take that was given no time of its own."""
+        seconds = self.config.api_timeout_ms / 1000
+        return seconds if self.until is None else max(0.001, min(seconds, self.until - self._handler.monotonic()))
 
     def _wait(self, ready: Callable[[], bool], deadline: float, what: str) -> None:
         """Poll until ready() or the deadline. Raises KafkaTimeoutError; if no host ever answered NoBrokersAvailableError, or what all fail with."""
@@ -608,18 +619,22 @@ class Cluster:
     def _addresses(self) -> str:
         return ", ".join(f"{b.host}:{b.port}" for b in self._bootstrap)
 
-    def wait_for_leader(self, topic: str, partition: int, deadline: float) -> Broker:
-        """The broker that leads a partition."""
+    def wait_for_leader(self, topic: str, partition: int, deadline: float, election_s: float = float("inf")) -> Broker:
+        """The broker that leads a partition. election_s: how long one may be missing of which brokers say that it has no leader."""
         self.wait_for_topic(topic, deadline)
-        version = self.metadata.version
+        version, patience = self.metadata.version, self._handler.monotonic() + election_s
 
         def known() -> bool:
             if self.metadata.leader(topic, partition) is not None:
                 return True
             info = self.metadata.topic(topic)
-            if info is not None and partition not in info.partitions and self.metadata.version > version:
-                text = f"topic {topic!r} has no partition {partition}: it has 0 to {len(info.partitions) - 1}"
-                raise UnknownTopicOrPartition(text, topic=topic, partition=partition, api="Metadata")
+            about: dict[str, Any] = {"topic": topic, "partition": partition, "api": "Metadata"}
+            if info is not None and self.metadata.version > version:
+                if partition not in info.partitions:
+                    text = f"topic {topic!r} has no partition {partition}: it has 0 to {len(info.partitions) - 1}"
+                    raise UnknownTopicOrPartition(text, **about)
+                if self._handler.monotonic() >= patience:
+                    raise LeaderNotFoundError(f"{topic}-{partition} has no leader at the moment", **about)
             self.metadata.invalidate()
             return False
 
@@ -629,7 +644,7 @@ class Cluster:
             raise LeaderNotFoundError(self._no_leader(topic, partition) or str(exc), topic=topic, partition=partition) from exc
         leader = self.metadata.leader(topic, partition)
         broker = self._brokers.get(leader[0]) if leader is not None else None
-        return broker if broker is not None else self.wait_for_leader(topic, partition, deadline)
+        return broker if broker is not None else self.wait_for_leader(topic, partition, deadline, election_s)
 
     def _no_leader(self, topic: str, partition: int) -> str | None:
         """What to say of a partition of which the brokers tell that nobody leads it; None: they do not tell that."""
@@ -656,7 +671,7 @@ class Cluster:
                 if exc.stale is Stale.METADATA or isinstance(exc, (SocketDisconnectedError, KafkaTimeoutError)):
                     self.metadata.invalidate()
                 pause = backoff.pause_s(failures, self._chance)
-                if not exc.retriable or (isinstance(exc, UnknownTopicOrPartition) and exc.api == "Metadata"):
+                if not exc.retriable or (isinstance(exc, (UnknownTopicOrPartition, LeaderNotFoundError)) and exc.api == "Metadata"):
                     raise  # what the metadata do not have after fresh ones, a retry does not bring
                 left = deadline - self._handler.monotonic()
                 self.pause(min(pause, left))
@@ -766,6 +781,7 @@ class Cluster:
         max_offsets: int = 1,
         isolation_level: int = 0,
         records: dict[tuple[str, int], tuple[int, int]] | None = None,
+        election_s: float = float("inf"),
     ) -> dict[tuple[str, int], list[int]]:
         """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it. -3 is the record with the
         largest timestamp (Kafka 3.0), -4 the beginning of what the broker itself has (3.5), -5 the last that is in remote storage (3.9): for a broker that does
@@ -773,6 +789,7 @@ class Cluster:
 
         Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
         records: takes in (timestamp, leader epoch) of the records at these offsets, -1 for what the broker does not tell.
+        election_s: as of wait_for_leader(), which then raises LeaderNotFoundError.
         """
         deadline = self._deadline(None) if deadline is None else deadline
         found: dict[tuple[str, int], list[int]] = {}
@@ -782,7 +799,7 @@ class Cluster:
             for (topic, partition), timestamp in wanted.items():
                 if (topic, partition) in found:
                     continue
-                broker = self.wait_for_leader(topic, partition, deadline)
+                broker = self.wait_for_leader(topic, partition, deadline, election_s)
                 leader = self.metadata.leader(topic, partition)
                 entry = by_broker.setdefault(broker, {}).setdefault(topic, ListOffsetsTopic(name=topic, partitions=[]))
                 entry.partitions.append(

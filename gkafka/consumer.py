@@ -411,7 +411,7 @@ class Consumer:
         return self._engine.committed([tp], timeout_s=self._timeout_s(timeout))[tp].offset
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return self._cluster.config.api_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
+        return self._cluster.timeout_s() if timeout is None else check_wait("timeout", timeout)
 
     def group_metadata(self) -> GroupMetadata:
         """For `producer.send_offsets()`: the group, and which of its members in which generation this is (KIP-447)."""

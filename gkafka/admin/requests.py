@@ -20,7 +20,7 @@ from gkafka.brokererrors import (
     UnknownTopicOrPartition,
 )
 from gkafka.checks import check_seconds
-from gkafka.cluster import address_of
+from gkafka.cluster import ELECTION_S, address_of
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.offsets import coordinator_of
@@ -63,8 +63,6 @@ _NO_RETRY_HEALS = (
 )
 NO_LEADER = (LeaderNotFoundError, LeaderNotAvailable, ListenerNotFound)
 """A broker has told that nobody who could be asked leads the partition."""
-ELECTION_S = 1.0
-"""How long a call goes on to ask for such a leader: that of a topic just made, or just elected, is there by then; one that is down is not."""
 _MISSING: Any = object()
 
 

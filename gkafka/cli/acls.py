@@ -9,7 +9,7 @@ import click
 
 from gkafka.cli.arguments import yes_option
 from gkafka.cli.commands import group
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.output import Column, document, json_option, note, table, wants_json
 from gkafka.cli.topics import finish
 
@@ -120,7 +120,7 @@ def _row(acl: Acl) -> dict[str, Any]:
 @click.pass_context
 def list_acls(ctx: click.Context, /, operation: str | None = None, pattern: str | None = None, **given: Any) -> None:
     """The rules that fit all that is given."""
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         rows = [_row(acl) for acl in client.admin().list_acls(_filter(given, operation, pattern) if given else None)]
     document(rows) if wants_json(ctx) else table(rows, [Column(c, colour=_colour if c == "permission" else None) for c in COLUMNS])
 
@@ -155,7 +155,7 @@ def create(ctx: click.Context, /, operations: tuple[str, ...], prefixed: bool, d
     rest: Any = ("deny" if deny else "allow", given["host"] or "*", "prefixed" if prefixed else "literal")
     kind: Any = resource[0]
     new = [Acl(kind, resource[1], given["principal"], operation, *rest) for operation in operations]  # type: ignore[arg-type]  # words that click has checked
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         client.admin().create_acls(new)
     rows = [dict(zip(COLUMNS, (kind, resource[1], rest[2], given["principal"], rest[0], op, rest[1]), strict=True)) for op in operations]
     if wants_json(ctx):
@@ -178,6 +178,6 @@ def delete(ctx: click.Context, /, operation: str | None, pattern: str | None, ye
     which = _filter(given, operation, pattern)
     if which == type(which)():
         raise click.UsageError("that would be all rules: say which, as --topic NAME or --principal TYPE:NAME", ctx)
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         rows = [_row(acl) for acl in client.admin().delete_acls([which], dry_run=not yes)]
     finish(ctx, rows, COLUMNS, done=yes, what="deleted")

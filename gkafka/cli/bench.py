@@ -12,7 +12,7 @@ from uuid import uuid4
 import click
 
 from gkafka.cli.arguments import TOPIC
-from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_options, settings_of
+from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_options, in_time, lift, settings_of
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
@@ -140,13 +140,15 @@ def _consumer(ctx: click.Context) -> dict[str, Any]:
 @contextlib.contextmanager
 def _topic(ctx: click.Context, load: Load) -> Iterator[tuple[KafkaClient, str]]:
     """A client, and the topic: the user's, or one that is removed at the end, whatever that is."""
-    with stoppable(), connect(ctx, uses=USES) as client:
+    with stoppable(), connect(ctx, uses=USES) as client, in_time(ctx, client):
         if load.topic is not None:
             partitions_of(client, load.topic)
+            lift(client)
             yield client, load.topic
             return
         name = f"kafka-tools-bench-{uuid4().hex[:12]}"
         client.create_topic(name, load.partitions, load.replication_factor)
+        lift(client)
         try:
             yield client, name
         finally:

@@ -10,7 +10,7 @@ import click
 
 from gkafka.cli.arguments import GROUP, TOPIC, near_topics, pairs
 from gkafka.cli.commands import group
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.output import Column, document, json_option, note, quoted, table, wants_json
 from gkafka.cli.quantities import is_number
@@ -67,7 +67,7 @@ def describe(ctx: click.Context, kind: str, name: str | None, every: bool) -> No
 
 def show_configs(ctx: click.Context, kind: str, name: str, *, every: bool) -> None:
     """Print a resource's configuration; what nobody has set only where it was asked for."""
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         entries = _entries(client.admin(), kind, name)
     rows = [_row(entry) for entry in sorted(entries.values()) if every or not entry.is_default]
     if wants_json(ctx):
@@ -134,7 +134,7 @@ def alter(
         raise click.UsageError("give NAME=VALUE (without --set, which is for options of gkafka), --delete, --append or --subtract", ctx)
     resource = "" if kind == "broker" and name == "default" else _name_of(ctx, kind, name)
     _refuse_secrets(UnusableError, {key: way for key, way in plain.items() if key.endswith(SECRET_ENDINGS)})
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         before = _entries(admin, kind, resource)
         _refuse_secrets(ToolError, {key: way for key, way in plain.items() if _is_secret(key, before.get(key))})

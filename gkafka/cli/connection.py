@@ -24,16 +24,21 @@ __all__ = [
     "MEMBER",
     "POSITION",
     "PRODUCER",
+    "acting",
     "connect",
     "connection_options",
     "connection_options_of",
     "given",
+    "in_time",
     "keep_as",
+    "lift",
     "settings_of",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 CLOSE_S = 2.0
+HALF = 0.5
+"""Of the time that is left: for a question behind which there are others, so that a broker that is silent leaves time for them."""
 PRODUCER, CONSUMER, POSITION, MEMBER = "producer", "consumer", "position", "member"
 """What a command does with records: it writes them; reads them; reads from where a group stands, or auto.offset.reset says; is a group's member.
 Of the properties for that each takes effect, or the command refuses it."""
@@ -155,10 +160,15 @@ def _tell(kept: dict[str, Any], notes: tuple[str, ...]) -> None:
 
 @contextmanager
 def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (), **options: Any) -> Iterator[KafkaClient]:
-    """A client of the cluster that the options name, closed at the end. options: of KafkaClient, in place of what is set otherwise."""
-    from gkafka.cli.settings import open_client
+    """A client of the cluster that the options name, closed at the end. options: of KafkaClient, in place of what is set otherwise.
+
+    A host that takes a connection and then says nothing costs half of --timeout at most, so that there is time for the next one.
+    """
+    from gkafka.cli.settings import CONNECT_S, open_client
 
     settings = settings_of(ctx, prefix, uses=uses)
+    if "connect_timeout_ms" not in settings.client:
+        options.setdefault("connect_timeout_ms", min(settings.timeout_s * HALF, CONNECT_S) * 1000)
     client = open_client(settings, debug=bool(given(ctx).get("debug")), **options)
     try:
         yield client
@@ -174,6 +184,31 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
             raise found from exc
         raise
     client.close(CLOSE_S)
+
+
+@contextmanager
+def acting(ctx: click.Context) -> Iterator[KafkaClient]:
+    """A client of a command that changes something: all that it asks, from the first connection on, shares --timeout."""
+    with connect(ctx) as client, in_time(ctx, client):
+        yield client
+
+
+@contextmanager
+def in_time(ctx: click.Context, *clients: KafkaClient) -> Iterator[None]:
+    """All that these clients are asked in the block, without a time of its own, shares --timeout, up to a lift()."""
+    seconds = settings_of(ctx).timeout_s
+    for client in clients:
+        client.cluster.until = client.handler.monotonic() + seconds
+    try:
+        yield
+    finally:
+        lift(*clients)
+
+
+def lift(*clients: KafkaClient) -> None:
+    """A command begins to read or write records, which takes as long as it takes: --timeout bounds each of its calls alone from here on."""
+    for client in clients:
+        client.cluster.until = None
 
 
 def _web_server(client: KafkaClient, settings: Settings, error: BaseException) -> ToolError | None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from gkafka.cli.arguments import GROUP, TOPIC
-from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, connect, connection_options, settings_of
+from gkafka.cli.connection import CONSUMER, MEMBER, POSITION, connect, connection_options, in_time, lift, settings_of
 from gkafka.cli.lastrecords import last_of
+from gkafka.cli.looking import end_in_part
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
 from gkafka.cli.quantities import PARTITION, RECORDS
@@ -28,7 +29,7 @@ from gkafka.cli.recordtext import (
     text_lines,
     value_lines,
 )
-from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, starts_of
+from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, ends_told, starts_of
 from gkafka.common import TopicPartition
 from gkafka.exceptions import CorruptRecordError
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
     from gkafka.consumer import Consumer
+    from gkafka.exceptions import KafkaException
 
 __all__ = ["consume"]
 
@@ -154,8 +156,9 @@ def consume(
     behind = b"\n" if delimiter is None or (output.terminal and not raw) else delimiter
     with stoppable():
         try:
-            with connect(ctx, uses=USES, auto_create_topics=False) as client:
-                _consume(client, wanted, fits, lines, behind, output)
+            with connect(ctx, uses=USES, auto_create_topics=False) as client, in_time(ctx, client):
+                missing = _consume(client, wanted, fits, lines, behind, output)
+            end_in_part(missing)
         except KeyboardInterrupt:
             if until_end:  # what was printed is not all: whoever reads it is told
                 raise
@@ -265,7 +268,8 @@ def _lines(form: str, show: Sequence[str], separator: bytes, null: bytes, *, har
 # -- consuming -------------------------------------------------------------------------------------------------------------
 def _consume(
     client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, lines_of: Lines, behind: bytes, output: Output
-) -> None:
+) -> dict[TopicPartition, KafkaException]:
+    """Why partitions were left out."""
     reading = Reading(client, wanted)
     left = wanted.most
     try:
@@ -288,6 +292,7 @@ def _consume(
                 reading.all_handled()
     finally:
         reading.end()
+    return reading.missing
 
 
 def _chosen(messages: list[Message], fits: Callable[[Message], bool] | None, most: int | None) -> tuple[Sequence[int], int]:
@@ -320,11 +325,11 @@ def runs_of(messages: list[Message]) -> Iterator[list[Message]]:
 
 
 class Reading:
-    """A consumer, how far it is to go, and how far the output has come."""
+    """A consumer, how far it is to go, and how far the output has come. missing: the partitions that are not read to their end, and why."""
 
     def __init__(self, client: KafkaClient, wanted: Wanted) -> None:
         partitions = all_partitions(client, wanted.topics, wanted.partitions)
-        self._ends = {} if wanted.follow else ends_of(client, partitions, committed=wanted.committed)
+        self._ends, self.missing = ({}, {}) if wanted.follow else ends_told(client, partitions, committed=wanted.committed)
         self._follow = wanted.follow
         self._now = client.handler.monotonic
         self._idle_since = self._now()
@@ -334,7 +339,8 @@ class Reading:
         self._at_once = wanted.at_once
         self._done: dict[TopicPartition, int] = {}
         self._whole = True
-        self._consumer = self._made(client, wanted, partitions)
+        self._consumer = self._made(client, wanted, [tp for tp in partitions if tp not in self.missing])
+        lift(client)
 
     def _made(self, client: KafkaClient, wanted: Wanted, partitions: list[TopicPartition]) -> Consumer:
         if self._shares:
@@ -347,6 +353,8 @@ class Reading:
         if start.kind == "last":
             ends = self._ends or ends_of(client, partitions, committed=wanted.committed)
             starts = last_of(client, consumer, ends, start.value)
+        elif wanted.follow and start == Start("end", EARLIEST):  # of a partition without a leader, as soon as it has one
+            starts = dict.fromkeys(partitions, EARLIEST)
         else:
             starts = starts_of(client, partitions, start, committed=wanted.committed)
         if not wanted.follow:
@@ -366,7 +374,7 @@ class Reading:
         if not positions:
             return self._is_idle()
         self._idle_since = self._now()
-        return all(at >= self._ends.get(tp, 0) for tp, at in positions.items())
+        return all(at >= self._ends.get(tp, 0) for tp, at in positions.items() if tp not in self.missing)
 
     def _is_idle(self) -> bool:
         if self._now() < self._idle_since + SHARE_S:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from gkafka.cli.arguments import GROUP, TOPIC
-from gkafka.cli.connection import CONSUMER, POSITION, PRODUCER, connect, connection_options, connection_options_of, given, settings_of
+from gkafka.cli.connection import (
+    CONSUMER,
+    POSITION,
+    PRODUCER,
+    connect,
+    connection_options,
+    connection_options_of,
+    given,
+    in_time,
+    lift,
+    settings_of,
+)
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
@@ -148,6 +159,7 @@ def copy(
     with contextlib.suppress(*its_end), stoppable(), contextlib.ExitStack() as stack:
         reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
         writer = stack.enter_context(connect(ctx, "to", uses=(PRODUCER,), auto_create_topics=False)) if two else reader
+        stack.enter_context(in_time(ctx, reader, writer))
         settings = settings_of(ctx, uses=read)
         asked = Asked(source, target, group, start, partitions, max_messages, not until_end, partition_by, transactions)
         producer = _producer_options(settings_of(ctx, "to", uses=(PRODUCER,)) if two else settings, compression)
@@ -181,8 +193,10 @@ def _plan(reader: KafkaClient, writer: KafkaClient, asked: Asked, means: Means) 
             f"topic {target!r} has {counted(len(to), 'partition')}, and {source!r} has {len(reader.partitions(source))}",
             hint=f"the same with --partition-by key, or give the target as many: kafka-tools topics partitions {target} {len(reader.partitions(source))}",
         )
-    exact = asked.group is not None and one_cluster and (_has_transactions(writer) if asked.transactions is None else asked.transactions)
     same = asked.partition_by == "number" or (asked.partition_by == "auto" and as_many)
+    if same:  # records for a partition without a leader would be waited for until their delivery timeout; a key may lead elsewhere
+        ends_of(writer, [TopicPartition(target, tp.partition) for tp in from_])
+    exact = asked.group is not None and one_cluster and (_has_transactions(writer) if asked.transactions is None else asked.transactions)
     return Plan(source, target, from_, asked.group, asked.start, asked.most, asked.follow, exact, same, means)
 
 
@@ -256,6 +270,7 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
     try:
         consumer = _consumer(reader, plan)
         try:
+            lift(reader, writer)
             step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
             while not step.over():
                 step.run()
@@ -281,7 +296,7 @@ def _producer(client: KafkaClient, plan: Plan) -> NativeProducer:
         return client.get_producer(**plan.means.producer)
     # Of the group's name: a second copy with the same group ends the first one, and nothing is there twice.
     producer = client.get_producer(transactional_id=f"kafka-tools-copy-{plan.group}", **plan.means.producer)
-    producer.init_transactions()
+    producer.init_transactions(timeout=client.cluster.timeout_s())
     return producer
 
 

@@ -34,10 +34,11 @@ class UnusableError(ToolError):
 
 
 class PartialError(click.ClickException):
-    """A command has printed what it found out, and could not find out all that it was asked for. errors: (what it is of, why)."""
+    """A command has printed what it found out, and could not find out all that it was asked for. errors: (what it is of, why). code: the exit code."""
 
-    def __init__(self, errors: Iterable[tuple[Any, Any]]) -> None:
+    def __init__(self, errors: Iterable[tuple[Any, Any]], code: int = PARTIAL) -> None:
         self.errors = list(errors)
+        self.code = code
         super().__init__("; ".join(str(error) for _, error in self.errors))
 
     def __eq__(self, other: object) -> bool:
@@ -138,7 +139,7 @@ def code_of(error: BaseException) -> int:
     """The exit code that an error comes to: NOT_UNDERSTOOD for what was given, be it an option, a property or a file that it names, and cannot be used,
     FAILED for what the cluster answers."""
     if isinstance(error, PartialError):
-        return PARTIAL
+        return error.code
     if isinstance(error, (click.UsageError, UnusableError)) or (isinstance(error, OSError) and error.filename is not None):
         return NOT_UNDERSTOOD
     return NOT_UNDERSTOOD if _is_misconfigured(error) else FAILED

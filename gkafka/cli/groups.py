@@ -8,7 +8,7 @@ import click
 
 from gkafka.cli.arguments import GROUP, near_groups, yes_option
 from gkafka.cli.commands import group
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.lag import LAG_COLUMNS, behind, beyond, total_of
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import Column, clean, document, json_option, styled, table, wants_json, write
@@ -192,7 +192,7 @@ def _short(partitions: dict[str, list[int]] | None) -> str | None:
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...], yes: bool) -> None:
     """Delete groups that have no members, with their offsets."""
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         with near_groups(admin):
             about = admin.describe_groups(names)

@@ -12,7 +12,7 @@ import click
 from gkafka.cli.arguments import GROUP, TOPIC, as_time, near_groups, near_topics
 from gkafka.cli.commands import command
 from gkafka.cli.connection import connect, connection_options, settings_of
-from gkafka.cli.failures import PARTIAL, PartialError
+from gkafka.cli.failures import PartialError
 from gkafka.cli.looking import HALF, Look, looking, patience, why
 from gkafka.cli.output import (
     Column,
@@ -186,7 +186,7 @@ def lag(
         with looking(ctx) as look:
             found = _look(look, names, topics)
         _show(found, wants_json(ctx), bool(names))
-        look.end()
+        look.end(found=_tells(found))
         return
     seconds = settings_of(ctx).timeout_s
 
@@ -195,7 +195,7 @@ def lag(
         with _telling_of_silence(client.handler, since):
             found = _look(look.reach(), names, topics)
         _show_again(found, wants_json(ctx), bool(names))
-        return look.partial()
+        return look.partial(found=_tells(found))
 
     try:
         with stoppable(), connect(ctx, **patience(ctx)) as client:
@@ -227,7 +227,7 @@ def _watch(client: KafkaClient, show_again: Callable[[KafkaClient, str], Partial
                 note(line)
         told = missing
     if told is not None:
-        raise click.exceptions.Exit(PARTIAL)
+        raise click.exceptions.Exit(told.code)
 
 
 @contextmanager
@@ -278,6 +278,11 @@ def _look(look: Look, names: tuple[str, ...], topics: tuple[str, ...]) -> list[d
     if topics and not any(one["partitions"] for one in found):
         look.named(near_topics, admin.describe_topics, topics)  # raises for a name that is misspelt
     return sorted(found, key=lambda one: str(one["group"])) if not names else found
+
+
+def _tells(found: list[dict[str, Any]]) -> bool:
+    """Is it known of any group what it has committed? Where it is of none, nothing was found out of what was asked for."""
+    return not found or any(one["problem"] is None for one in found)
 
 
 def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gkafka.cli.connection import lift
 from gkafka.cli.pipes import check_reader
 from gkafka.cli.starts import EARLIEST, Start, starts_of
 from gkafka.common import TopicPartition
@@ -30,6 +31,7 @@ def last_of(client: KafkaClient, consumer: Consumer, ends: Mapping[TopicPartitio
     first = starts_of(client, ends, Start("end", EARLIEST))
     found = dict(ends)
     missing = {tp: count for tp in ends if first[tp] < ends[tp]}
+    lift(client)
     upper, size = dict(ends), count
     while missing:
         lower = {tp: max(first[tp], upper[tp] - size) for tp in missing}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gkafka.cli.connection import connect, settings_of
-from gkafka.cli.failures import PartialError
+from gkafka.cli.connection import HALF, connect, settings_of
+from gkafka.cli.failures import FAILED, PARTIAL, PartialError
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HALF", "Look", "as_far_as_it_goes", "end_in_part", "looking", "patience", "why"]
 
-HALF = 0.5
-"""Of the time that is left: for a question behind which there are others, so that a broker that is silent leaves time for them."""
-
 OFFSETS_TOPIC = "__consumer_offsets"
+SOCKET_S = 30.0
+"""As long as a client waits for an answer by itself."""
 
 
 class Look:
@@ -131,13 +130,13 @@ class Look:
             parts = error.errors if isinstance(error, AdminError) else {item: error}
             self._missing += parts.items()
 
-    def partial(self) -> PartialError | None:
-        """Of what could not be found out; None if all was."""
-        return PartialError(self._missing) if self._missing else None
+    def partial(self, *, found: bool = True) -> PartialError | None:
+        """Of what could not be found out; None if all was. found: False if nothing was, which is a failure."""
+        return PartialError(self._missing, PARTIAL if found else FAILED) if self._missing else None
 
-    def end(self) -> None:
-        """Behind what the command has printed: raise PartialError for what it could not find out."""
-        error = self.partial()
+    def end(self, *, found: bool = True) -> None:
+        """Behind what the command has printed: raise PartialError for what it could not find out. found: as of partial()."""
+        error = self.partial(found=found)
         if error is not None:
             raise error
 
@@ -145,9 +144,9 @@ class Look:
 def patience(ctx: click.Context) -> dict[str, Any]:
     """Options of a client that only looks: one broker that does not answer leaves time to ask another one."""
     settings = settings_of(ctx)
-    half_ms = settings.timeout_s * HALF * 1000
-    longest = {"connect_timeout_ms": 5_000.0, "socket_timeout_ms": 30_000.0}
-    return {name: min(half_ms, ms) for name, ms in longest.items() if name not in settings.client}
+    if "socket_timeout_ms" in settings.client:
+        return {}
+    return {"socket_timeout_ms": min(settings.timeout_s * HALF, SOCKET_S) * 1000}
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 
 from gkafka.cli.arguments import GROUP, TIME, as_time, near_groups, near_topics, partitions, raise_unknown_group, yes_option
 from gkafka.cli.commands import group
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
@@ -146,7 +146,7 @@ def reset(ctx: click.Context, /, group_name: str, topics: tuple[str, ...], creat
     chosen = {name: rules[name] for name in RULES if rules[name] is not None and rules[name] is not False}
     if len(chosen) != 1:
         raise click.UsageError(f"give one of {', '.join('--' + name.replace('_', '-') for name in RULES)}", ctx)
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         with near_topics(admin), near_groups(admin):
             plan, failed = as_far_as_it_goes(lambda: _plan(admin, group_name, topics, chosen))
@@ -294,7 +294,7 @@ def _three(parts: list[str]) -> tuple[str, str, str]:
 def delete(ctx: click.Context, group_name: str, topics: tuple[str, ...], yes: bool) -> None:
     """Have GROUP forget what it has committed of topics."""
     whole, single = partitions("--topic", topics)
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         with near_groups(admin):
             about = admin.describe_groups([group_name])

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from gkafka.cli.arguments import TIME, TOPIC
-from gkafka.cli.connection import PRODUCER, connect, connection_options, settings_of
+from gkafka.cli.connection import PRODUCER, connect, connection_options, in_time, lift, settings_of
 from gkafka.cli.lines import blocks_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
@@ -169,7 +169,7 @@ def produce(
     try:
         with stoppable():
             options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
-            with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client:
+            with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(ctx, client):
                 if dry_run:
                     client.get_producer(**options)  # it looks at the options, and asks no broker
                     report.accepted += sum(len(block.numbers) for block in rows)
@@ -285,6 +285,7 @@ def _drafts(blocks: Iterator[list[bytes]], parse: Callable[[bytes], Draft | None
 # -- producing -------------------------------------------------------------------------------------------------------------
 def _produce(client: KafkaClient, topic: str, blocks: Iterator[Rows], every: Every, report: Report, options: dict[str, Any]) -> None:
     there = {tp.partition for tp in all_partitions(client, [topic], () if every.partition is None else [every.partition])}
+    lift(client)
     producer = client.get_producer(**options)
     under_way = UnderWay(report)
     try:

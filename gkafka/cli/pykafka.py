@@ -13,7 +13,7 @@ import click
 
 from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_time
 from gkafka.cli.commands import command
-from gkafka.cli.connection import CONSUMER, connect, connection_options, connection_options_of, settings_of
+from gkafka.cli.connection import CONSUMER, acting, connect, connection_options, connection_options_of, in_time, lift, settings_of
 from gkafka.cli.looking import HALF, Look, looking, why
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
 from gkafka.cli.pipes import FullWriter
@@ -209,11 +209,12 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
     from gkafka.config import NativeConsumerConfig
 
     options = {**settings_of(ctx, uses=(CONSUMER,)).of(NativeConsumerConfig), "auto_offset_reset": "latest"}
-    with connect(ctx, uses=(CONSUMER,)) as client:
+    with connect(ctx, uses=(CONSUMER,)) as client, in_time(ctx, client):
         with near_topics(client.admin()):
             client.admin().describe_topics([topic])
         with client.get_consumer(**options) as consumer:
             consumer.assign(_partitions(client.admin(), topic))
+            lift(client)
             texts = _values(consumer, limit)
             if outfile is None:
                 for text in texts:
@@ -248,7 +249,7 @@ def reset_offsets(ctx: click.Context, topic: str, consumer_group: str, offset: i
 
     ends: dict[int, str] = {-2: "earliest", -1: "latest"}
     rule: dict[str, Any] = {"to": ends[offset]} if offset in ends else {"to_time": offset}
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         with near_topics(admin):
             rows = plan_rows(admin.reset_group_offsets(consumer_group, [topic], dry_run=False, **rule))
@@ -288,7 +289,7 @@ def create_topic(
     unset = -1 if placed else 1
     partitions, replicas = ((unset if given is None else given) or -1 for given in (num_partitions, replication_factor))
     new = NewTopic(topic, partitions, replicas, configs, placed or None)
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         client.admin().create_topics([new], timeout=timeout_ms / 1000)
     note("created")
 
@@ -322,7 +323,7 @@ def _json(option: str, text: str | None) -> dict[str, Any]:
 @click.pass_context
 def delete_topic(ctx: click.Context, topic: str, timeout_ms: int) -> None:
     """Delete a topic with all that is in it, at once. Newer, with a look first: topics delete."""
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         with near_topics(admin):
             admin.delete_topics([topic], timeout=timeout_ms / 1000)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from gkafka.cli.arguments import near_topics, parse_time
+from gkafka.cli.connection import HALF
 from gkafka.cli.failures import ToolError
 from gkafka.common import TopicPartition
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
+    from gkafka.exceptions import KafkaException
 
 __all__ = [
     "EARLIEST",
@@ -22,6 +24,7 @@ __all__ = [
     "StartType",
     "all_partitions",
     "ends_of",
+    "ends_told",
     "parse_start",
     "parse_time",
     "partitions_of",
@@ -90,7 +93,7 @@ def partitions_of(client: KafkaClient, topic: str) -> list[int]:
     from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic
 
     request = MetadataRequest(topics=[MetadataRequestTopic(name=check_topic_name(topic))], allow_auto_topic_creation=False)
-    deadline = client.handler.monotonic() + client.cluster.config.api_timeout_ms / 1000
+    deadline = client.handler.monotonic() + client.cluster.timeout_s()
     response, broker = client.cluster.call_any(request, deadline)
     for entry in response.topics:
         error = error_for(entry.error_code, topic=topic, broker=broker, api="Metadata")
@@ -120,6 +123,20 @@ def all_partitions(client: KafkaClient, topics: Iterable[str], wanted: Iterable[
 def ends_of(client: KafkaClient, partitions: Iterable[TopicPartition], *, committed: bool = True) -> dict[TopicPartition, int]:
     """The offset behind the last record of each that a reader can have now. committed: one that leaves open transactions out."""
     return _offsets(client, dict.fromkeys(partitions, LATEST), committed=committed)
+
+
+def ends_told(
+    client: KafkaClient, partitions: Iterable[TopicPartition], *, committed: bool = True
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, KafkaException]]:
+    """(ends_of() the partitions that tell it, why the others do not: one has no leader, or its leader is down). Raises if none tells it.
+
+    Half of the time is for that, so that there is some left for where to begin.
+    """
+    from gkafka.admin.offsets import OffsetsAdmin
+    from gkafka.cli.looking import as_far_as_it_goes
+
+    asked, isolation, seconds = dict.fromkeys(partitions, LATEST), 1 if committed else 0, client.cluster.timeout_s() * HALF
+    return as_far_as_it_goes(lambda: OffsetsAdmin(client.cluster).list_offsets(asked, isolation=isolation, timeout=seconds))
 
 
 def starts_of(

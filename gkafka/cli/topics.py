@@ -9,7 +9,7 @@ import click
 
 from gkafka.cli.arguments import TOPIC, near_topics, pairs, yes_option
 from gkafka.cli.commands import group
-from gkafka.cli.connection import connect, connection_options
+from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.failures import ToolError
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking
 from gkafka.cli.output import Column, clean, document, json_option, note, quoted, styled, table, wants_json, write
@@ -241,7 +241,7 @@ def create(
     if placed and (partitions or replicas):
         raise click.UsageError("--assign says how many partitions and replicas there are: leave -p and -r out", ctx)
     new = [NewTopic(name, partitions or -1, replicas or -1, values, placed or None) for name in dict.fromkeys(names)]
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         made, failed = parts_of(lambda: client.admin().create_topics(new, validate_only=dry_run))
     if if_not_exists:
         failed = {name: error for name, error in failed.items() if not isinstance(error, TopicAlreadyExists)}
@@ -285,7 +285,7 @@ def _placed(assign: tuple[str, ...]) -> dict[int, list[int]]:
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...], if_exists: bool, yes: bool) -> None:
     """Delete topics with all that is in them."""
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         there = admin.list_topics(internal=True)
         wanted = [name for name in dict.fromkeys(names) if name in there or not if_exists]
@@ -335,7 +335,7 @@ def finish(ctx: click.Context, rows: list[dict[str, Any]], columns: list[str], *
 @click.pass_context
 def partitions_of(ctx: click.Context, name: str, total: int, yes: bool) -> None:
     """Have a topic get more partitions: TOTAL of them, old and new. Records with a key go to other partitions from then on."""
-    with connect(ctx) as client:
+    with acting(ctx) as client:
         admin = client.admin()
         with near_topics(admin):
             before = len(admin.describe_topics([name])[name].partitions)

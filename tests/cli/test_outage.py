@@ -260,8 +260,34 @@ def test_lag_of_groups_whose_offsets_are_said_to_be_unstable(healthy: MockCluste
     assert soon(healthy, "lag", "h").lines[-1] == b"'h': what it has committed cannot be told"
 
 
-def test_lag_shows_the_same_partitions_however_a_group_was_read(healthy: MockCluster) -> None:
-    """A group that ended early has committed of some partitions only: of which depends on its protocol, and on chance."""
-    rows = [line.split()[1:3] for line in soon(healthy, "lag", "h").lines[1:-1]]
-    assert rows == [[b"t", b"0"], [b"t", b"1"], [b"t", b"2"]]
-    assert soon(healthy, "lag", "h").lines[-1] == b"'h': lag 0; nothing committed of 2 partitions"
+@pytest.mark.parametrize("words", [("lag",), ("lag", "g"), ("lag", "g", "h"), ("lag", "--watch", "--count", "1")])
+def test_lag_that_is_told_of_no_group_what_it_has_committed_fails(words: tuple[str, ...], healthy: MockCluster) -> None:
+    """Of one of two it is an answer in part."""
+    healthy.on("OffsetFetch", Error(30), times=None)
+    told = soon(healthy, *words)
+    assert (told.code, "error 30" in told.err, told.out != b"") == (1, True, True), told
+    healthy.clear_script()
+    healthy.on("OffsetFetch", Error(30), times=None, when=lambda request: "'h'" in str(request.message))
+    assert soon(healthy, "lag").code == 3
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("most", [1, None], ids=["ended early", "read to the end"])
+def test_lag_shows_the_same_partitions_however_a_group_was_read(protocol: str, most: int | None, healthy: MockCluster) -> None:
+    """A classic member commits what it was handed; one of KIP-848 all that it has, also where it has read nothing. Either may end early."""
+    with KafkaClient(healthy.bootstrap, handler="threading") as client:
+        with client.get_producer() as producer:
+            for number in range(3):
+                producer.produce("t", b"x", partition=number)
+        with client.get_consumer(["t"], group="read", group_protocol=protocol, auto_offset_reset="earliest") as consumer:
+            left = most or 3
+            until = now() + 60
+            while left and now() < until:
+                left -= len(consumer.consume_batch(left, timeout_ms=500))
+        assert not left
+        assert client.admin().describe_groups(["read"])["read"].type in (protocol, "unknown")
+    told = soon(healthy, "lag", "read")
+    rows = [line.split() for line in told.lines[1:-1]]
+    assert [row[1:3] for row in rows] == [[b"t", b"0"], [b"t", b"1"], [b"t", b"2"]]
+    assert [row[4] for row in rows] == [b"1"] * 3
+    assert (told.code, told.err) == (0, "")
