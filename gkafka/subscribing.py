@@ -13,6 +13,7 @@ from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.exceptions import KafkaException
 
 __all__ = ["Awaited", "Subscription", "look_for"]
 
@@ -41,6 +42,7 @@ class Subscription:
         self._seen_version = -1
         self._awaits = self._is_patient  # for what was not there when the metadata changed last
         self._listed_at = -float("inf")
+        self._matched: set[str] = set()
 
     def __str__(self) -> str:
         return self._pattern.pattern if self._pattern is not None else ",".join(self._names)
@@ -102,7 +104,21 @@ class Subscription:
         usable = {
             name for name, info in list(metadata.topics.items()) if self._cluster.topics.shows(info) and metadata.topic(name) is not None
         }
-        return sorted(name for name in usable if self._pattern.fullmatch(name))
+        matching = {name for name in usable if self._pattern.fullmatch(name)}
+        self._tell_of_lost(matching)
+        return sorted(matching)
+
+    def _tell_of_lost(self, matching: set[str]) -> None:
+        """The log tells once of a topic that is not read any more; one that this client never might describe is in no list."""
+        known = self._cluster.metadata.topics
+        passing = {name for name in self._matched - matching if name in known and not _is_refused(known[name].error)}
+        lost, self._matched = self._matched - matching - passing, matching | passing
+        for name in sorted(lost):
+            log.warning(
+                "topic %s, which the pattern %s matches, is read no more: it was deleted, or this client may not describe it (an ACL for Describe)",
+                name,
+                self,
+            )
 
     def partitions(self) -> list[TopicPartition]:
         """Of those of the topics that are known."""
@@ -114,6 +130,10 @@ class Subscription:
         """How many partitions each known topic has."""
         metadata = self._cluster.metadata
         return {name: len(info.partitions) for name in self.topics() if (info := metadata.topic(name)) is not None}
+
+
+def _is_refused(error: KafkaException | None) -> bool:
+    return error is not None and not error.retriable
 
 
 def look_for(cluster: Cluster, names: Iterable[str]) -> None:
