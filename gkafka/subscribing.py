@@ -15,6 +15,7 @@ from gkafka.topicdict import KNOWN_INTERNAL
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.core.metadata import TopicInfo
+    from gkafka.exceptions import KafkaException
 
 __all__ = ["Awaited", "Subscription", "look_for"]
 
@@ -43,7 +44,8 @@ class Subscription:
         self._seen_version = -1
         self._awaits = self._is_patient  # for what was not there when the metadata changed last
         self._listed_at = -float("inf")
-        self._denied: set[str] = set()  # told of
+        self._read: set[str] = set()  # of those that match a pattern
+        self._told: set[str] = set()  # of those that are left out
 
     def __str__(self) -> str:
         return self._pattern.pattern if self._pattern is not None else ",".join(self._names)
@@ -102,17 +104,24 @@ class Subscription:
         if self._pattern is None:
             return list(self._names)
         metadata = self._cluster.metadata
-        matching = {name: info for name, info in list(metadata.topics.items()) if self._pattern.fullmatch(name)}
-        self._tell_of_denied(matching)
-        return sorted(name for name, info in matching.items() if self._cluster.topics.shows(info) and metadata.topic(name) is not None)
+        known = {name: info for name, info in list(metadata.topics.items()) if self._pattern.fullmatch(name)}
+        read = {name for name, info in known.items() if self._cluster.topics.shows(info) and metadata.topic(name) is not None}
+        self._tell_of_left_out(read, known)
+        return sorted(read)
 
-    def _tell_of_denied(self, matching: Mapping[str, TopicInfo]) -> None:
-        """Once of each. Kafka's own brokers leave them out of a list of all topics, others name them."""
-        for name, info in matching.items():
-            if isinstance(info.error, TopicAuthorizationFailed) and name not in self._denied and name not in KNOWN_INTERNAL:
-                self._denied.add(name)
-                text = "topic %r matches the pattern and is left out: %s (the right that is missing is Describe on it)"
-                log.warning(text, name, info.error)
+    def _tell_of_left_out(self, read: set[str], known: Mapping[str, TopicInfo]) -> None:
+        """Log once each topic that is denied, or that was read and is gone. Kafka's own brokers leave a denied one out of a list of all topics."""
+        denied = {name for name, info in known.items() if isinstance(info.error, TopicAuthorizationFailed) and name not in KNOWN_INTERNAL}
+        passing = {name for name in self._read - read if name in known and not _is_refused(known[name].error)}
+        left_out = denied | (self._read - read - passing)
+        for name in sorted(left_out - self._told):
+            why = (
+                f"{known[name].error} (the right that is missing is Describe on it)"
+                if name in denied
+                else "it was read before; it was deleted, or this client may not describe it any more (an ACL for Describe)"
+            )
+            log.warning("topic %s, which the pattern %s matches, is left out: %s", name, self, why)
+        self._read, self._told = read | passing, (self._told | left_out) - read
 
     def partitions(self) -> list[TopicPartition]:
         """Of those of the topics that are known."""
@@ -124,6 +133,10 @@ class Subscription:
         """How many partitions each known topic has."""
         metadata = self._cluster.metadata
         return {name: len(info.partitions) for name in self.topics() if (info := metadata.topic(name)) is not None}
+
+
+def _is_refused(error: KafkaException | None) -> bool:
+    return error is not None and not error.retriable
 
 
 def look_for(cluster: Cluster, names: Iterable[str]) -> None:

@@ -140,7 +140,7 @@ def _consumer(ctx: click.Context) -> dict[str, Any]:
 @contextlib.contextmanager
 def _topic(ctx: click.Context, load: Load) -> Iterator[tuple[KafkaClient, str]]:
     """A client, and the topic: the user's, or one that is removed at the end, whatever that is."""
-    with stoppable(), connect(ctx, uses=USES) as client, in_time(ctx, client):
+    with stoppable(), connect(ctx, uses=USES) as client, in_time(client):
         if load.topic is not None:
             partitions_of(client, load.topic)
             lift(client)

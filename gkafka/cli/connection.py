@@ -189,16 +189,15 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
 @contextmanager
 def acting(ctx: click.Context) -> Iterator[KafkaClient]:
     """A client of a command that changes something: all that it asks, from the first connection on, shares --timeout."""
-    with connect(ctx) as client, in_time(ctx, client):
+    with connect(ctx) as client, in_time(client):
         yield client
 
 
 @contextmanager
-def in_time(ctx: click.Context, *clients: KafkaClient) -> Iterator[None]:
+def in_time(*clients: KafkaClient) -> Iterator[None]:
     """All that these clients are asked in the block, without a time of its own, shares --timeout, up to a lift()."""
-    seconds = settings_of(ctx).timeout_s
     for client in clients:
-        client.cluster.until = client.handler.monotonic() + seconds
+        client.cluster.until = client.handler.monotonic() + client.cluster.timeout_s()
     try:
         yield
     finally:

@@ -156,7 +156,7 @@ def consume(
     behind = b"\n" if delimiter is None or (output.terminal and not raw) else delimiter
     with stoppable():
         try:
-            with connect(ctx, uses=USES, auto_create_topics=False) as client, in_time(ctx, client):
+            with connect(ctx, uses=USES, auto_create_topics=False) as client, in_time(client):
                 missing = _consume(client, wanted, fits, lines, behind, output)
             end_in_part(missing)
         except KeyboardInterrupt:

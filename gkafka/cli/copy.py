@@ -159,7 +159,7 @@ def copy(
     with contextlib.suppress(*its_end), stoppable(), contextlib.ExitStack() as stack:
         reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
         writer = stack.enter_context(connect(ctx, "to", uses=(PRODUCER,), auto_create_topics=False)) if two else reader
-        stack.enter_context(in_time(ctx, reader, writer))
+        stack.enter_context(in_time(reader, writer))
         settings = settings_of(ctx, uses=read)
         asked = Asked(source, target, group, start, partitions, max_messages, not until_end, partition_by, transactions)
         producer = _producer_options(settings_of(ctx, "to", uses=(PRODUCER,)) if two else settings, compression)

@@ -169,7 +169,7 @@ def produce(
     try:
         with stoppable():
             options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
-            with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(ctx, client):
+            with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(client):
                 if dry_run:
                     client.get_producer(**options)  # it looks at the options, and asks no broker
                     report.accepted += sum(len(block.numbers) for block in rows)

@@ -209,7 +209,7 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
     from gkafka.config import NativeConsumerConfig
 
     options = {**settings_of(ctx, uses=(CONSUMER,)).of(NativeConsumerConfig), "auto_offset_reset": "latest"}
-    with connect(ctx, uses=(CONSUMER,)) as client, in_time(ctx, client):
+    with connect(ctx, uses=(CONSUMER,)) as client, in_time(client):
         with near_topics(client.admin()):
             client.admin().describe_topics([topic])
         with client.get_consumer(**options) as consumer:

@@ -135,7 +135,8 @@ def ends_told(
     from gkafka.admin.offsets import OffsetsAdmin
     from gkafka.cli.looking import as_far_as_it_goes
 
-    asked, isolation, seconds = dict.fromkeys(partitions, LATEST), 1 if committed else 0, client.cluster.timeout_s() * HALF
+    asked: dict[tuple[str, int], int] = dict.fromkeys(partitions, LATEST)
+    isolation, seconds = 1 if committed else 0, client.cluster.timeout_s() * HALF
     return as_far_as_it_goes(lambda: OffsetsAdmin(client.cluster).list_offsets(asked, isolation=isolation, timeout=seconds))
 
 

@@ -49,7 +49,7 @@ def test_what_a_command_asks_before_it_acts_shares_its_time(cluster: MockCluster
 
 def test_records_take_as_long_as_they_take(cluster: MockCluster) -> None:
     def block(ctx: click.Context) -> dict[str, Any]:
-        with connect(ctx) as client, in_time(ctx, client):
+        with connect(ctx) as client, in_time(client):
             lift(client)
             client.partitions("t")
             return {"left": client.cluster.timeout_s()}

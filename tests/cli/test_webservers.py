@@ -16,26 +16,29 @@ from tests.net.certificates import Certificates
 from tests.net.servers import refused_port, serve
 
 ARGUMENTS = {
-    "topics": "describe orders",
-    "groups": "describe billing",
-    "offsets": "list orders",
-    "configs": "describe broker 1",
-    "produce": "orders",
-    "consume": "orders",
-    "copy": "orders payments",
-    "bench": "produce --records 10",
-    "desc_topic": "orders",
-    "print_offsets": "orders LATEST",
-    "print_consumer_lag": "orders billing",
-    "print_managed_consumer_groups": "orders",
-    "reset_offsets": "orders billing EARLIEST",
-    "consume_topic": "orders",
-    "create_topic": "orders",
-    "delete_topic": "orders",
+    "topics": ["list", "describe", "describe orders", "config orders", "create orders", "partitions orders 9", "delete orders"],
+    "groups": ["list", "describe billing", "members billing", "delete billing"],
+    "offsets": ["list orders", "list --group billing", "reset billing --to-latest", "delete billing --topic orders"],
+    "configs": ["describe broker 1", "alter topic orders retention.ms=1"],
+    "acls": ["list", "create --topic orders --principal User:bob --operation read", "delete --topic orders"],
+    "lag": ["", "billing"],
+    "produce": ["orders"],
+    "consume": ["orders"],
+    "copy": ["orders payments"],
+    "bench": ["produce --records 10", "consume", "latency"],
+    "desc_topic": ["orders"],
+    "print_offsets": ["orders LATEST"],
+    "print_consumer_lag": ["orders billing"],
+    "print_managed_consumer_groups": ["orders"],
+    "reset_offsets": ["orders billing EARLIEST"],
+    "consume_topic": ["orders"],
+    "create_topic": ["orders"],
+    "delete_topic": ["orders"],
 }
-"""Of commands that want some."""
+"""Of commands that want some, or have several of their own."""
 WITHOUT_A_CLUSTER = ("version", "completion")
 NAMES = [name for section in COMMANDS.values() for name in section if name not in (*WITHOUT_A_CLUSTER, "doctor")]
+LINES = [(name, more) for name in NAMES for more in ARGUMENTS.get(name, [""])]
 NEXT = "\n  next: this is a web server: give the port of a Kafka listener, 9092 by default\n"
 
 
@@ -44,11 +47,11 @@ def hasty(conn: socket.socket) -> None:
     conn.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_tells_a_web_server(name: str) -> None:
+@pytest.mark.parametrize(("name", "more"), LINES)
+def test_every_command_tells_a_web_server(name: str, more: str) -> None:
     with serve(patient_web_server) as port:
         began = now()
-        told = tool("-b", f"127.0.0.1:{port}", "--timeout", "2", name, *ARGUMENTS.get(name, "").split(), stdin=b"x\n")
+        told = tool("-b", f"127.0.0.1:{port}", "--timeout", "2", name, *more.split(), stdin=b"x\n")
         assert now() - began < 30
     failure(told, f"kafka-tools: 127.0.0.1:{port}: a web server answers there: 'HTTP/1.1 404 Not Found'{NEXT}")
 

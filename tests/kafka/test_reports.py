@@ -218,7 +218,7 @@ def test_a_subscription_by_pattern_tells_of_a_topic_that_is_denied(
     assert reader.assignment() == {TopicPartition("t", 0)}
     (told,) = [text for text in caplog.messages if "secret" in text]
     assert re.match(
-        r"topic 'secret' matches the pattern and is left out: .*error 29.*\(the right that is missing is Describe on it\)$", told
+        r"topic secret, which the pattern .* matches, is left out: .*error 29.*\(the right that is missing is Describe on it\)$", told
     )
 
 

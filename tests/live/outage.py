@@ -56,7 +56,7 @@ def outage(cluster: KafkaCluster) -> Iterator[Outage]:
     Groups, all but "moving" without members: "billing" has committed of orders, "mixed" also of secret and gone, a transaction of "open" is
     not ended, "moving" is in a rebalance that waits for a member which never answers.
     """
-    with contextlib.ExitStack() as ends, KafkaClient(cluster.hosts, handler="threading") as client:
+    with KafkaClient(cluster.hosts, handler="threading") as client, contextlib.ExitStack() as ends:
         _make_topics(cluster, client)
         cluster.kill(DOWN)
         left = [node for node in cluster.nodes if node.id != DOWN]
