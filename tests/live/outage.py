@@ -81,8 +81,14 @@ def outage(cluster: KafkaCluster) -> Iterator[Outage]:
 
 
 def _properties() -> str:
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    return f'security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={module} username="{USER}" password="{PASSWORD}";\n'
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="{USER}" password="{PASSWORD}";'
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "allow.plaintext.credentials": "true",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": login,
+    }
+    return "".join(f"{name}={value}\n" for name, value in given.items())
 
 
 def _make_topics(cluster: KafkaCluster, client: KafkaClient) -> None:

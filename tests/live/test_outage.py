@@ -80,7 +80,7 @@ RECORDS = (
     Look("consume secret", 1, (), (DENIED,)),
     Look("copy orders payments", 1, (), (NO_LEADER,)),
     Look("copy moved spread", 1, (), ("spread-2 has no leader at the moment",)),
-    Look("copy payments spread --partition-by key", 0, ("0 10", "1 10"), ("20 records copied from payments to spread",)),
+    Look("copy payments spread --partition-by key", 0, ("0 30", "1 30"), ("60 records copied from payments to spread",)),
     Look("bench consume --topic orders --records 10", 1, (), (NO_LEADER,)),
     Look("bench produce --topic spread --records 10", 0, ("produce 10",)),
     Look("bench latency --topic spread --records 2", 0, ("acknowledged 2",)),
