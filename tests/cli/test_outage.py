@@ -271,6 +271,13 @@ def test_lag_that_is_told_of_no_group_what_it_has_committed_fails(words: tuple[s
     assert soon(healthy, "lag").code == 3
 
 
+def test_lag_shows_partitions_of_which_a_group_has_committed_nothing(healthy: MockCluster) -> None:
+    """A group that ended early has committed of some partitions only: of which depends on its client, and on chance."""
+    told = soon(healthy, "lag", "h")
+    assert [line.split()[1:3] for line in told.lines[1:-1]] == [[b"t", b"0"], [b"t", b"1"], [b"t", b"2"]]
+    assert told.lines[-1] == b"'h': lag 0; nothing committed of 2 partitions"
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("most", [1, None], ids=["ended early", "read to the end"])
 def test_lag_shows_the_same_partitions_however_a_group_was_read(protocol: str, most: int | None, healthy: MockCluster) -> None:
