@@ -43,8 +43,8 @@ def error_of(handler: Handler, port: int, *, timeout_s: float = 120.0, **options
     error = made.request(MetadataRequest(topics=[]), timeout_s=timeout_s).exception(60)
     took = now() - began
     assert isinstance(error, KafkaException), error
+    assert made.join(60)  # the request fails a moment before its channel is closed
     assert made.closed
-    assert made.join(60)
     return error, took
 
 
