@@ -713,8 +713,8 @@ def test_a_broker_that_goes_away_fails_what_is_in_flight(handler: Handler, reset
             made.send(metadata([]), calls.on(index), timeout_s=60)
         calls.wait(3)
         assert all(isinstance(error, SocketDisconnectedError) and error.retriable for error in calls.errors)
-        assert made.closed
         assert made.join(60)
+        assert made.closed
 
 
 def test_an_idle_connection_that_the_broker_closes_is_noticed(handler: Handler) -> None:

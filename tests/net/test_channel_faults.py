@@ -278,10 +278,10 @@ def test_f03_a_late_answer_is_matched_to_nothing(handler: Handler) -> None:
 
         made.send(MetadataRequest(topics=[]), done, timeout_s=0.3)
         assert told.wait(60)
-        assert made.closed
         given_up.set()
         assert answered.wait(60)
         assert made.join(60)
+        assert made.closed
     assert len(calls) == 1
     assert isinstance(calls[0], KafkaTimeoutError)
 
