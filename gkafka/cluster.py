@@ -149,15 +149,13 @@ class Cluster:
         self._coordinators: dict[str, int] = {}
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
-        self.election_s = ELECTION_S
-        """How long `KafkaClient.list_offsets()` waits for the leader of a partition of which brokers say that it has none."""
         self.until: float | None = None
         """When a program must be done with all that it asks: calls to which it gives no time of their own share what is left."""
         self._closed = False
         self._over = handler.Event()  # close() was called: what whoever pauses between two tries waits for
         self.called = "KafkaClient"  # what its user has made: a skin's own class
         self.topic_patience_s: float | None = UNKNOWN_TOPIC_PATIENCE_S  # for a topic that is not there; None: all of the caller's time
-        self.waits_for_hosts = False  # while nobody has been reached yet; True: all of the caller's time
+        self.waits_for_hosts = False  # while nobody has been reached yet, or a partition has no leader; True: all of the time of the caller
         self.versions: Versions | None = None
         self._waiting: dict[str, int] = {}
         self.metadata.waiting = self._waiting

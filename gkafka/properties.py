@@ -36,8 +36,8 @@ OF_ALL, OF_ROLES = ("", "default"), (PRODUCER, CONSUMER, "admin")
 
 class Line(NamedTuple):
     """number: where it begins in its file, from 1. is_pair: a sign stands between name and value, and not at the end, as that of base64 does.
-    section: in lower case, "" before the first. lost: a backslash of the value was taken for an escape that nobody may have meant, or for the sign that
-    the value goes on. more: the further lines of the value, as they stand there."""
+    section: in lower case, "" before the first. lost: a backslash of the value was taken for an escape that nobody may have meant. more: the further
+    lines of the value, as they stand there."""
 
     number: int
     name: str
@@ -50,9 +50,7 @@ class Line(NamedTuple):
 
 def kind_of(text: str) -> str:
     """What a text is that is no file of properties, with the next step; "" if it may be one."""
-    if text.startswith(("\udcff\udcfe", "\udcfe\udcff")) or (
-        text and "" in (text[1:40:2].strip("\0"), text[:40:2].strip("\0"))[: len(text) // 2]
-    ):
+    if text.startswith(("\udcff\udcfe", "\udcfe\udcff")) or {"\0"} in (set(text[:40:2]), set(text[1:40:2])):
         return "is UTF-16: save it as UTF-8"
     has_sections = any(SECTION.fullmatch(line.strip()) for line in text.splitlines())
     return "" if has_sections else next((why for pattern, why in OTHER_KINDS.items() if re.search(pattern, text)), "")
@@ -72,7 +70,7 @@ def read_lines(text: str) -> Iterator[Line]:
         assert separator is not None
         raw = line[separator.end() :]
         value = _unescaped(raw)
-        lost = "\\" in MEANT_AS_ESCAPE.sub("", raw) or len(parts) > 1
+        lost = "\\" in MEANT_AS_ESCAPE.sub("", raw)
         yield Line(number, _unescaped(key[0]), value, is_pair(separator[0], value), lost=lost, more=tuple(parts[1:]))
 
 

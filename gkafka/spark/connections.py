@@ -70,7 +70,6 @@ def _new(properties: KafkaProperties, auto_create_topics: bool) -> KafkaClient:
     client = KafkaClient(properties.hosts, handler="threading", auto_create_topics=auto_create_topics, **properties.client)
     # A query that has run for weeks gets a new one with each task, maybe while the brokers start again.
     client._cluster.waits_for_hosts = True
-    client._cluster.election_s = float("inf")  # nor does it end because a leader takes a while to be there again
     return client
 
 

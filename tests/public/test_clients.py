@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gkafka import KafkaClient
@@ -181,16 +181,17 @@ def test_hosts_that_were_made_for_something_else_are_refused_with_the_cure(hosts
     assert cure in str(error)
 
 
+@example("b1 b2")
 @given(st.text(alphabet="b19:;,[]'\"# \\n&-/=", max_size=24) | st.text(max_size=12))
 def test_a_cure_that_is_offered_parses(hosts: str) -> None:
+    said = ""
     try:
         parse_hosts(hosts, "PLAINTEXT")
     except ConfigurationError as exc:
-        offered = re.search(r": (?:separate addresses by commas, as|give) ('[^']+')(?:, and set.*)?$", str(exc))
-    else:
-        offered = None
-    if offered:
-        assert parse_hosts(ast.literal_eval(offered[1]))
+        said = str(exc)
+    offered = re.search(r": (?:separate addresses by commas, as|give) ('[^']+')(?:, and set.*)?$", said)
+    assert bool(offered) == ("separate addresses by commas, as" in said or ": give '" in said)
+    assert offered is None or parse_hosts(ast.literal_eval(offered[1]))
 
 
 def test_a_scheme_is_taken_off(connect: Any, cluster: MockCluster) -> None:
