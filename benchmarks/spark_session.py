@@ -55,12 +55,12 @@ def session(*, connector: bool = True) -> SparkSession:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------------
-def frame(spark: SparkSession, source: str, bootstrap: str, topic: str) -> DataFrame:
+def frame(spark: SparkSession, source: str, bootstrap: str, topic: str, **options: str) -> DataFrame:
     if source == "confluent":
         from benchmarks.confluent_source import ConfluentSource
 
         spark.dataSource.register(ConfluentSource)
-    reader = spark.read.format(source).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    reader = spark.read.format(source).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).options(**options)
     return (reader if source == "confluent" else reader.option("startingOffsets", "earliest")).load()
 
 
@@ -117,6 +117,17 @@ def first_rows(spark: SparkSession, given: argparse.Namespace) -> Result:
         return time.perf_counter() - began
 
     return {"same": True, **in_turn(given, {name: partial(run, name) for name in given.sources})}
+
+
+def tasks(spark: SparkSession, given: argparse.Namespace) -> Result:
+    """A task for each partition of few rows, beside as many tasks of a source that hands out nothing."""
+    from benchmarks.toy_source import ToySource
+
+    spark.dataSource.register(ToySource)
+    ours = frame(spark, "gkafka", given.bootstrap, given.topic, tasks="partitions")
+    empty = spark.read.format("toy").options(rows=0, tasks=given.partitions).load()
+    assert ours.rdd.getNumPartitions() == empty.rdd.getNumPartitions() == given.partitions
+    return {"same": True, **in_turn(given, {"gkafka": partial(to_noop, ours), "toy": partial(to_noop, empty)})}
 
 
 def same(spark: SparkSession, given: argparse.Namespace) -> Result:
@@ -349,6 +360,7 @@ MODES: dict[str, Callable[[SparkSession, argparse.Namespace], Result]] = {
     "read": read,
     "codecs": codecs,
     "first_rows": first_rows,
+    "tasks": tasks,
     "same": same,
     "cold": cold,
     "write": write,
@@ -365,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--rows", type=int, default=0)
-    parser.add_argument("--partitions", type=int, default=2, help="of topics that are written")
+    parser.add_argument("--partitions", type=int, default=2, help="of topics that are written, or of the one that is read")
     parser.add_argument("--per-trigger", type=int, default=0, help="maxOffsetsPerTrigger of a stream; 0: none")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--cold", type=int, default=4, help="runs that are thrown away")

@@ -1,4 +1,4 @@
-"""A Data Source that does nothing but hand out one Arrow batch again and again: what PySpark's own part of a Python worker takes.
+"""A Data Source that does nothing but hand out one Arrow batch again and again, or nothing at all: what PySpark's own part of a Python worker takes.
 
 For benchmarks/spark.py. Imports no more than a Data Source must, or PySpark's part would look larger than it is.
 """
@@ -20,11 +20,12 @@ COLUMNS = {
     "timestamp": (pa.timestamp("us", tz="UTC"), 0),
     "timestampType": (pa.int32(), 0),
 }
-ROWS, TASKS = 10_000, 2
+ROWS = 10_000
+"""Of the batch."""
 
 
 class ToySource(DataSource):
-    """Options: rows, a multiple of 20,000."""
+    """Options: rows, a multiple of 10,000 for each task; tasks (2)."""
 
     @classmethod
     def name(cls) -> str:
@@ -34,20 +35,20 @@ class ToySource(DataSource):
         return "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return ToyReader(int(self.options["rows"]))
+        return ToyReader(int(self.options["rows"]), int(self.options.get("tasks", 2)))
 
 
 class ToyReader(DataSourceReader):
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
+    def __init__(self, rows: int, tasks: int) -> None:
+        self._rows, self._tasks = rows, tasks
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(n) for n in range(TASKS)]
+        return [InputPartition(n) for n in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         arrays = [_repeated(kind, value) for kind, value in COLUMNS.values()]
         batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()]))
-        for _ in range(self._rows // ROWS // TASKS):
+        for _ in range(self._rows // ROWS // self._tasks):
             yield batch
 
 
