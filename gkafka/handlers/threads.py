@@ -139,8 +139,8 @@ class ThreadWorker(Worker):
             raise
 
     def _main(self) -> None:
-        self._workers.add(self)  # once more: who started it may have been interrupted after that, and taken it for lost
         try:
+            self._workers.add(self)  # once more: who started it may have been interrupted after that, and taken it for lost
             self._body()
         finally:
             self._workers.discard(self)
@@ -149,8 +149,10 @@ class ThreadWorker(Worker):
                 threading.current_thread()  # `threading` looks for this thread by another id now, and would tell that it is not there
 
     def join(self, timeout: float | None = None) -> bool:
-        # Without an ident it is just being started by another worker: stop() of a handler may see it that early.
-        if self._thread.ident in (None, self._get_ident()):
+        # One that is just being started by another worker is not alive yet: stop() of a handler may see it that early.
+        if not self._thread.is_alive():
+            return self._over.is_set()
+        if self.is_caller():
             return False
         if self._get_ident is not threading.get_ident:  # patched meanwhile: the thread's own join() is gevent's now, which makes a hub
             return self._over.wait(timeout)

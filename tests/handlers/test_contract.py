@@ -602,3 +602,28 @@ def test_joining_a_thread_that_is_just_being_started_says_that_it_has_not_ended(
     assert worker.join(0) is False
     worker.start()
     assert worker.join(60) is True
+
+
+def test_stop_may_see_a_thread_between_its_ident_and_its_start() -> None:
+    """Thread.join() raises there."""
+    from gkafka.handlers.threads import ThreadWorker
+
+    worker = ThreadWorker("late", lambda: None, None, set())
+    started, at_it, go_on = worker._thread._started.set, threading.Event(), threading.Event()  # type: ignore[attr-defined]
+
+    def held() -> None:
+        at_it.set()
+        assert go_on.wait(60)
+        started()
+
+    worker._thread._started.set = held  # type: ignore[attr-defined]
+    starter = threading.Thread(target=worker.start)
+    starter.start()
+    try:
+        assert at_it.wait(60)
+        assert worker._thread.ident is not None
+        assert worker.join(0) is False
+    finally:
+        go_on.set()
+        starter.join(60)
+    assert worker.join(60) is True
