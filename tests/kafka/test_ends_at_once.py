@@ -30,13 +30,19 @@ NO_MORE_THAN_ENDS = "import os\nwhile os.read({orders}, 65536): pass"
 """A process that does nothing until its parent wants it no more: it has nothing to import."""
 
 
+def is_deleting(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_name == "__del__"
+
+
 @contextlib.contextmanager
 def at_line(number: int, then: Callable[[], object]) -> Iterator[list[int]]:
-    """then() is called before the number-th line of ours that runs in the block. What is yielded is empty once that was so."""
+    """then() is called before the number-th line of ours that runs in the block, but for those of a __del__(), whose errors nobody can hear. What is yielded
+    is empty once that was so.
+    """
     left = [number]
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        if not frame.f_code.co_filename.endswith(HERE):
+        if not frame.f_code.co_filename.endswith(HERE) or is_deleting(frame) or is_deleting(frame.f_back):
             return None
         if event == "line" and left:
             left[0] -= 1
