@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -61,9 +62,9 @@ class Skipping(KafkaConsumer):
 
 def test_iteration_asks_a_subclasss_next(handler: str, cluster: MockCluster) -> None:
     put(cluster, *(b"%d" % n for n in range(6)))
-    with Skipping("t", bootstrap_servers=cluster.bootstrap, handler=handler, consumer_timeout_ms=300, **QUICK) as reading:
+    with Skipping("t", bootstrap_servers=cluster.bootstrap, handler=handler, consumer_timeout_ms=60_000, **QUICK) as reading:
         assert iter(reading) is reading
-        assert [r.value for r in reading] == [b"1", b"3", b"5"]
+        assert [r.value for r in islice(reading, 3)] == [b"1", b"3", b"5"]
 
 
 # -- partitioners ----------------------------------------------------------------------------------------------------------
