@@ -41,7 +41,7 @@ def played(programs: Sequence[UserProgram]) -> dict[str, dict[str, Outcome]]:
                 theirs, said = found[program.name][ORIGINAL], []
                 for handler in HANDLERS:
                     ours = found[program.name][COLUMNS[handler][version]] = by_python(place, program, handler, program.copy(handler))
-                    said.append(f"{handler} {'the same' if ours.lines == theirs.lines else ' / '.join(ours.lines)}")
+                    said.append(f"{handler} {'the same' if ours.lines == theirs.lines else 'differs'}")
                 print(f"Kafka {version}: {program.name}: {', '.join(said)}", file=sys.stderr, flush=True)
     return found
 
