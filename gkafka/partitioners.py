@@ -33,16 +33,6 @@ class BasePartitioner:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(partitions, key)")
 
 
-class RandomPartitioner(BasePartitioner):
-    """Any of the available partitions, whatever the key."""
-
-    def __call__(self, partitions: Sequence[P], key: Any) -> P:
-        return random.choice(partitions)
-
-
-random_partitioner = RandomPartitioner()
-
-
 class RoundRobinPartitioner(BasePartitioner):
     """Each of the available partitions in turn, whatever the key."""
 
@@ -51,6 +41,16 @@ class RoundRobinPartitioner(BasePartitioner):
 
     def __call__(self, partitions: Sequence[P], key: Any) -> P:
         return partitions[next(self._turns) % len(partitions)]
+
+
+class RandomPartitioner(RoundRobinPartitioner):
+    """Any of the available partitions, whatever the key: the first one at random, then each in turn, so that none gets more than the others."""
+
+    def __init__(self) -> None:
+        self._turns = itertools.count(random.randrange(1 << 31))
+
+
+random_partitioner = RandomPartitioner()
 
 
 def _id(partition: Any) -> int:
