@@ -526,18 +526,21 @@ class SimpleConsumer:
 
         The value is EITHER a datetime (UTC if it names no zone) or a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not
         older, or the end of the log behind the last one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of
-        the kind); OR the new offset itself. What is given stands as the next offset to consume.
+        the kind); OR the new offset itself. What is given stands as the next offset to consume; a consumer with a group
+        commits it at once.
         Raises OffsetRequestFailedError if the look-up fails.
         """
-        self._running_engine()
+        engine = self._running_engine()
         pairs: list[tuple[Any, Any]] = [(p, self._auto_offset_reset) for p in self.partitions]
         if partition_offsets is not None:
             pairs = check_pairs("partition_offsets", partition_offsets, PAIRS)
         self.go_on_from({partition_id_of(self._topic, p): value for p, value in pairs})
         self.came_back()
+        if self._group:  # whatever auto_commit_enable says: programs rewind their groups so
+            self._commit(engine)
 
     def go_on_from(self, places: Mapping[int, datetime | int]) -> None:
-        """Partition -> timestamp or offset, as of reset_offsets()."""
+        """Partition -> timestamp or offset, as of reset_offsets(). Commits nothing."""
         engine = self._running_engine()
         wanted = {self._tp(p): check_time("offset", value) for p, value in places.items()}
         # An offset is not looked up: for that the broker would have to read a log that may be damaged.
@@ -554,8 +557,6 @@ class SimpleConsumer:
             raise OffsetRequestFailedError(f"the offsets of {self._topic.name!r} could not be looked up: {exc}") from exc
         for tp, value in wanted.items():
             engine.seek(tp, found[tp][0] if tp in looked_up else value)
-        if self._group and self._auto_commit_enable:
-            self._commit(engine)
 
     # -- auto commit -----------------------------------------------------------------------------------------------------------
     def _setup_autocommit_worker(self) -> None:

@@ -1,12 +1,13 @@
 # topic: partitions=3
 # expect: 300 messages: 100 100 100
-"""Sends messages without a key to a topic whose client nobody keeps."""
+"""Sends messages without a partitioner: each partition gets as many."""
 
 import sys
 
 from pykafka import KafkaClient
 
-topic = KafkaClient(hosts=sys.argv[1]).topics[sys.argv[2].encode()]
+client = KafkaClient(hosts=sys.argv[1])
+topic = client.topics[sys.argv[2].encode()]
 with topic.get_producer(linger_ms=20) as producer:
     for number in range(300):
         producer.produce(b"%d" % number)
