@@ -6,6 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from hashlib import sha1
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError, MessageSizeTooLarge, RecordTooLarge
-from gkafka.partitioners import RandomPartitioner
+from gkafka.partitioners import HashingPartitioner, RandomPartitioner, hashing_partitioner
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, fill, stored_values
 
@@ -134,6 +135,14 @@ def test_it_does_not_begin_at_the_same_partition_each_time() -> None:
     """So that many producers of one message each spread theirs, too."""
     firsts = Counter(RandomPartitioner()([0, 1, 2], None) for _ in range(300))
     assert set(firsts) == {0, 1, 2}
+
+
+def test_the_hashing_partitioner_chooses_as_pykafkas_does_in_each_process() -> None:
+    """pykafka 2.8 takes the SHA-1 of the key, and so do its users' other processes; hash() differs from one to the next."""
+    keys = [b"customer-%d" % n for n in range(10)]
+    assert [hashing_partitioner([0, 1, 2], key) for key in keys] == [int(sha1(key).hexdigest(), 16) % 3 for key in keys]
+    assert hashing_partitioner([0, 1, 2], bytearray(keys[0])) == hashing_partitioner([0, 1, 2], keys[0])
+    assert HashingPartitioner()([0], "a text") == 0
 
 
 def test_what_a_client_made_keeps_it_alive(cluster: MockCluster, run: Runner) -> None:
