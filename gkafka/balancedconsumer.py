@@ -96,6 +96,8 @@ class BalancedConsumer(Balancing):
         deserializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
         reset_offset_on_fetch: bool = True,
         fetch_error_backoff_ms: int = 500,
+        *,
+        commit_on_rebalance: bool = True,
         **options: Any,
     ) -> None:
         check_keywords(BalancedConsumer, options, ConsumerConfig, beside=["managed", *OF_THE_GROUP])
@@ -112,6 +114,7 @@ class BalancedConsumer(Balancing):
             post_rebalance_callback=post_rebalance_callback,
             use_rdkafka=use_rdkafka,
             membership_protocol=membership_protocol,
+            commit_on_rebalance=commit_on_rebalance,
             keywords={
                 "fetch_message_max_bytes": fetch_message_max_bytes,
                 "num_consumer_fetchers": num_consumer_fetchers,
@@ -333,6 +336,7 @@ class BalancedConsumer(Balancing):
         """Take this member's share, as far as others have given it back, and give back what is not in it (documented)."""
         registry = self._registry
         assert registry is not None
+        has_changed = self._stale
         self._stale, self._try_at = False, float("inf")  # what changes from here on is looked at again
         self._set_watches()
         if self._unsure:
@@ -352,6 +356,8 @@ class BalancedConsumer(Balancing):
             # Compared with what is consumed: an earlier try may have claimed some, and failed then.
             if self.partitions.keys() != self._claimed & self._topic.partitions.keys():
                 self._switch(lambda: self._claimed)
+            elif has_changed:
+                self._stay(registry.session_s / BEATS)
         self._unsure = False
         self._count_tries(mine - self._claimed)
         if not self._awaited:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_count, check_flag, check_name, check_offset, check_pairs, check_seconds, check_wait
@@ -40,7 +41,7 @@ LOOK_EVERY_S = 1.0
 OF_THE_GROUP = {"partitions", "generation_id", "consumer_id"}
 """SimpleConsumer's keywords that a member cannot be given."""
 
-Offsets = Mapping[int, int]
+Offsets = Mapping[int, datetime | int]
 Callback = Callable[[Any, dict[int, int], dict[int, int]], "Offsets | None"]
 
 
@@ -49,8 +50,11 @@ class Balancing(abc.ABC):
 
     consumer_group: whom the topic is shared with. rebalance_max_retries, rebalance_backoff_ms: tries to get a partition that another member
     still has before consume() raises, and the pause between them; they go on after that. post_rebalance_callback(consumer, before, after): called
-    by a worker after each rebalance with the held offsets by partition id; what it returns, if anything, are offsets to go on from.
+    by a worker after each rebalance with the held offsets by partition id. What it returns, if anything, are held offsets, too: the consumer goes on behind
+    them; OffsetType.EARLIEST, LATEST and datetimes are looked up.
     membership_protocol: how the partitions are divided. deserializer, compacted_topic, reset_offset_on_fetch: SimpleConsumer's.
+    commit_on_rebalance: without auto_commit_enable, commit at each rebalance what the application has come back for: what was handed out before its last
+    call. False commits only by commit_offsets().
     """
 
     is_member = True
@@ -70,6 +74,7 @@ class Balancing(abc.ABC):
         post_rebalance_callback: Callback | None,
         use_rdkafka: bool,
         membership_protocol: Any,
+        commit_on_rebalance: bool,
         keywords: dict[str, Any],
     ) -> None:
         for name in OF_THE_GROUP & keywords.keys():
@@ -95,10 +100,16 @@ class Balancing(abc.ABC):
         self._membership_protocol: GroupMembershipProtocol = check_protocol(
             RangeProtocol if membership_protocol is None else membership_protocol
         )
+        self._commits_at_rebalance = check_flag("commit_on_rebalance", commit_on_rebalance) and not auto_commit_enable
+        if auto_commit_enable and not commit_on_rebalance:
+            raise ConfigurationError(
+                "commit_on_rebalance=False with auto_commit_enable=True, which commits at each rebalance, too: leave one of them out"
+            )
         self._keywords = {**keywords, "auto_commit_enable": auto_commit_enable}
         self._consumer: SimpleConsumer | None = None
         self._held_before: dict[int, int] = {}  # what held_offsets was before the rebalance, for the callback
         self._left_at: dict[int, int] = {}  # partition -> next offset, of partitions that are still this member's and not consumed now
+        self._in_hands: dict[int, int] = {}  # partition -> offset before what the application was handed by them and has not come back for
         self._awaited: set[int] = set()  # of its share, what another member still has
         self._error: BaseException | None = None
         self._calling: Any = None  # who runs the callback
@@ -130,6 +141,11 @@ class Balancing(abc.ABC):
         self._handler.check_fork()
         consumer = self._consumer
         return consumer.partitions if consumer is not None else {}
+
+    @property
+    def _partitions(self) -> set[Partition]:
+        """The partitions that this member consumes now (pykafka's name)."""
+        return set(self.partitions.values())
 
     @property
     def held_offsets(self) -> dict[int, int]:
@@ -226,6 +242,7 @@ class Balancing(abc.ABC):
         if mine & known.keys():
             consumer = self._make_consumer(sorted(mine & known.keys()))
             consumer._resume_at = self._left_at
+            consumer.in_hands = {p: offset for p, offset in self._in_hands.items() if p in self._left_at}
             if start:
                 consumer.start()
             self._left_at = {}
@@ -256,13 +273,20 @@ class Balancing(abc.ABC):
         self._starts_over = False
 
     def _stop_inside(self) -> dict[int, int]:
-        """End the consumer inside; what it consumed is committed, if that is its business. Returns where it stood: the next offsets."""
+        """End the consumer inside; what it consumed is committed, if that is its business, or this is a rebalance. Returns where it stood: the next
+        offsets.
+        """
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return self._left_at
         self._held_before = consumer.held_offsets
         engine = consumer._engine
-        consumer._stop(None if self._end_by is None else self._patience(float("inf")))
+        consumer._stop(
+            None if self._end_by is None else self._patience(float("inf")),
+            share=self._share() if self._running else None,
+            finished=self._commits_at_rebalance,
+        )
+        self._in_hands = consumer.in_hands
         # What the application still commits: the next owner's commits would be taken back by it, and with ZooKeeper no broker knows better.
         consumer._may_commit = lambda: False
         if engine is not None:
@@ -272,8 +296,14 @@ class Balancing(abc.ABC):
     def _lose(self) -> None:
         """On the worker: others may have the partitions. Nothing of them is handed out or committed any more; where this member stood is void."""
         self._stop_inside()
-        self._left_at = {}
+        self._left_at = self._in_hands = {}
         self._changed.set()
+
+    def _stay(self, timeout_s: float) -> None:
+        """On the worker: a rebalance has left this member's share as it is."""
+        consumer = self._consumer
+        if consumer is not None and self._commits_at_rebalance:
+            consumer.commit_finished(self._share(), timeout_s)
 
     def _call_back(self, before: dict[int, int]) -> None:
         if self._callback is None:
@@ -287,25 +317,26 @@ class Balancing(abc.ABC):
                 raise ConfigurationError(
                     f"post_rebalance_callback returned {offsets!r}: must be a dict of offsets by partition id, or None"
                 )
-            self._go_on_from({p: check_offset("offset", offset, low=-2) for p, offset in offsets.items()})
+            self._go_on_behind({p: o if isinstance(o, datetime) else check_offset("offset", o, low=-2) for p, o in offsets.items()})
         except BaseException as exc:
             log.exception("group %s: post_rebalance_callback failed", self._group)
             self._error = exc
         finally:
             self._calling = None
 
-    def _go_on_from(self, offsets: Offsets) -> None:
+    def _go_on_behind(self, offsets: Offsets) -> None:
+        """offsets: held ones, by partition; times are looked up."""
         consumer = self._consumer
-        mine = self.partitions
+        mine, held = self.partitions, self.held_offsets
         for partition in offsets:
             if partition not in mine:
                 raise ConfigurationError(
                     f"post_rebalance_callback returned an offset for partition {partition!r}, this member has {sorted(mine)}"
                 )
-        if consumer is not None:
-            engine = consumer._running_engine()
-            for partition, offset in offsets.items():
-                engine.seek(consumer._tp(partition), offset)
+        places = {p: o + 1 if isinstance(o, int) and o >= 0 else o for p, o in offsets.items() if o != held[p]}
+        if consumer is not None and places:
+            consumer.in_hands = {p: offset for p, offset in consumer.in_hands.items() if p not in places}
+            consumer.go_on_from(places)
 
     # -- consuming -----------------------------------------------------------------------------------------------------------
     def consume(self, block: bool = True) -> Message | Any | None:
@@ -343,7 +374,9 @@ class Balancing(abc.ABC):
                 self._look_around()
             left = deadline - now
             self._changed.clear()
-            consumer = self._consumer
+            consumer, self._in_hands = self._consumer, {}
+            if consumer is not None:
+                consumer.came_back()
             if consumer is not None and self._may_deliver():
                 messages = self._take(consumer, wanted, max(0.0, min(left, SLICE_S)) * 1000)
                 if messages:
@@ -402,7 +435,7 @@ class Balancing(abc.ABC):
             raise CommitFailedError(text, topic=self._topic.name, partition=min(others), group=self._group)
         consumer.commit_offsets(pairs)
 
-    def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
+    def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, datetime | int]] | None = None) -> None:
         """Go on from other offsets; see SimpleConsumer.reset_offsets."""
         self._mine("reset_offsets").reset_offsets(partition_offsets)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from math import isfinite, isnan
 from numbers import Real
 from operator import index
@@ -27,10 +28,12 @@ __all__ = [
     "check_partition",
     "check_seconds",
     "check_text",
+    "check_time",
     "check_time_left",
     "check_timestamp",
     "check_topic_name",
     "is_topic_name",
+    "milliseconds",
     "check_wait",
     "find_index",
 ]
@@ -77,6 +80,20 @@ def check_offset(name: str, value: Any, *, low: int = 0) -> int:
 def check_timestamp(name: str, value: Any) -> int:
     """Milliseconds since the epoch, or -1 (latest) or -2 (earliest); -3 and lower are the special times of newer brokers."""
     return check_count(name, value, low=-5, high=INT64)
+
+
+def check_time(name: str, value: Any) -> int:
+    """check_timestamp() of what may be a datetime, too: one of pykafka's, which without a zone is UTC."""
+    if isinstance(value, datetime):
+        if (found := milliseconds(value)) < 0:
+            raise refused(name, value, "must be 1970 or later")
+        return found
+    return check_timestamp(name, value)
+
+
+def milliseconds(when: datetime) -> int:
+    """Since the epoch; without a zone it is UTC."""
+    return round((when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 
 def check_partition(name: str, value: Any) -> int:

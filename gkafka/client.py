@@ -130,6 +130,7 @@ class KafkaClient:
         self._cluster = Cluster(
             hosts, self._handler, exclude_internal_topics=exclude_internal_topics, zookeeper_hosts=zookeeper_hosts, config=self._config
         )
+        self._topics = self._cluster.topics
         self._raw: RawFetcher | None = None
         self._stall_meter = self._handler.stall_meter() if self._config.hub_stall_meter else None
         if self._config.hub_stall_meter and self._stall_meter is None:
@@ -175,8 +176,8 @@ class KafkaClient:
     # -- documented --------------------------------------------------------------------------------------------------------
     @property
     def topics(self) -> TopicDict:
-        """Topics by name."""
-        return self._cluster.topics
+        """Topics by name. A Topic, and what is made of it, works on when nothing else of the client is kept."""
+        return self._topics
 
     @property
     def brokers(self) -> dict[int, Broker]:

@@ -138,7 +138,7 @@ class Cluster:
             hosts_text = check_text("hosts", hosts) if isinstance(hosts, bytes) else hosts
             self._begin_with(parse_hosts(hosts_text, self.config.security_protocol))
         self._made_of = hosts, exclude_internal_topics
-        self._topics = TopicDict(self, exclude_internal_topics)
+        self._topics: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # Topic objects in use, by name
         self._brokers: dict[int, Broker] = {}
         self._lock = handler.Mutex()
         self._round = handler.Event()
@@ -229,14 +229,14 @@ class Cluster:
 
     @property
     def topics(self) -> TopicDict:
-        """Topics by name."""
-        return self._topics
+        """Topics by name. What it returns keeps this cluster."""
+        return TopicDict(self, self._made_of[1], self._topics)
 
     def update(self) -> None:
         """Refresh brokers and all topics from current metadata. Raises NoBrokersAvailableError or KafkaTimeoutError."""
         self.list_topics(self._deadline(None))
         self._listed_at = self._handler.monotonic()
-        self._topics.refresh()
+        self.topics.refresh()
 
     def list_topics(self, deadline: float) -> None:
         """Have a list of all topics that is asked for from now on, in `metadata`; nothing is created by that. Raises as update() does."""

@@ -231,7 +231,7 @@ def _spellings(config: type[Any]) -> dict[str, str]:
 def keywords_of(owner: type[Any]) -> tuple[str, ...]:
     """The names that a constructor has in its signature."""
     code = owner.__init__.__code__
-    return tuple(name for name in code.co_varnames[: code.co_argcount] if name not in GIVEN_BY_TOPIC)
+    return tuple(name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name not in GIVEN_BY_TOPIC)
 
 
 def check_keywords(owner: type[Any], given: Mapping[str, Any], config: type[Any], *, beside: Iterable[str] = ()) -> None:

@@ -76,6 +76,8 @@ class ManagedBalancedConsumer(Balancing):
         membership_protocol: Any = None,
         deserializer: Callable[[Any, Any], tuple[Any, Any]] | None = None,
         reset_offset_on_fetch: bool = True,
+        *,
+        commit_on_rebalance: bool = True,
         **options: Any,
     ) -> None:
         check_keywords(ManagedBalancedConsumer, options, ConsumerConfig, beside=["managed", *OF_THE_GROUP])
@@ -97,6 +99,7 @@ class ManagedBalancedConsumer(Balancing):
             post_rebalance_callback=post_rebalance_callback,
             use_rdkafka=use_rdkafka,
             membership_protocol=membership_protocol,
+            commit_on_rebalance=commit_on_rebalance,
             keywords={
                 "fetch_message_max_bytes": fetch_message_max_bytes,
                 "num_consumer_fetchers": num_consumer_fetchers,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -101,6 +102,8 @@ class NativeConsumer:
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         self._taking, self.run = self._driver.taking, self._driver.run
         self._handed_out: list[Stood] = []  # by the call that is taking
+        self._given: list[tuple[int, Sequence[Stood]]] = []  # by calls that `run` knows nothing of, each with its `hand_outs`
+        self.few_from = (-1, -1)  # of the last consumer.few_ready(): its `hand_outs`, and where the partition stood before
         self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
@@ -384,6 +387,37 @@ class NativeConsumer:
                 stands[tp] = offset
         return stands
 
+    def finished(self, at_most: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where partitions stand, before what the application was handed and has not come back for; where it has committed more by itself, that.
+
+        at_most: the offset before older records that it still has, by partition; -1 for partitions of which nothing is to be committed.
+        """
+        with self._taking, self._lock:
+            return self._finished(self.positions(), at_most)
+
+    def _finished(self, here: dict[TopicPartition, int], at_most: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        # Whoever takes from `run` takes no lock: positions are read first, so that what is handed out meanwhile is not among them.
+        stands, run, queues = self._before_work(here), self.run, self._driver.queues
+        last, seen = run.handed_out, run.seen
+        given = [each for each in self._given if each[0] > seen]
+        for position, term, before, _ in (stood for _, call in given for stood in call):
+            if position.tp in stands and self._position_of(position.tp) is position and position.term == term:
+                stands[position.tp] = min(stands[position.tp], before)
+        if last > seen and all(number != last for number, _ in given) and run.queue in queues.values():
+            tp = run.queue.position.tp
+            number, before = self.few_from  # else it was one record: `run` stops before the last one of a batch, behind which gaps may be
+            stands[tp] = min(stands[tp], before if number == last else max(0, stands[tp] - 1))
+        for tp, queue in queues.items():
+            committed = self._committed.get(tp, NOWHERE)
+            own = committed[2] if committed[:2] == (queue.position, queue.position.term) else -1
+            limit = min(stands[tp], at_most.get(tp, stands[tp]))
+            stands[tp] = max(limit, own) if limit >= 0 else -1
+        return stands
+
+    def _note_given(self, stood: Sequence[Stood]) -> None:
+        self._given = [each for each in self._given if each[0] > self.run.seen]
+        self._given.append((self.run.handed_out, stood))
+
     def stands_since(self, handed_out: int) -> dict[TopicPartition, int] | None:
         """The same as long as `hand_outs` is this number; None if there was more since."""
         with self._taking:
@@ -510,7 +544,9 @@ class NativeConsumer:
             messages, made = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
             with self._taking, self._lock:
                 is_ours = self.at_work.pop(call, None) is not None
-                self.run.handed_out += bool(made)  # only now: a call of another worker meanwhile did not say that this is finished
+                if made:
+                    self.run.handed_out += 1  # only now: a call of another worker meanwhile did not say that this is finished
+                    self._note_given(list(work.values()))
             if not is_ours:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
@@ -566,6 +602,7 @@ class NativeConsumer:
                     taken = take(wanted, reads_until) if may_take else []
                     if taken:
                         self.run.handed_out += 1
+                        self._note_given(handed_out)
                     wants_more = self._wants_more
                 if wants_more:
                     self._driver.kick()
@@ -847,21 +884,23 @@ class NativeConsumer:
         epochs: Mapping[TopicPartition, int] | None = None,
         outcome: Outcome | None = None,
         background: bool = False,
+        at_most: Mapping[TopicPartition, int] | None = None,
         **how: Any,
     ) -> None:
         """Commit offsets of the group: the next ones to consume. None: where this consumer stands(), in the background stands_unless_committed(),
-        but nothing of a partition for which the application's own commit is under way.
+        or with at_most what is finished(at_most), but nothing of a partition for which the application's own commit is under way.
         epochs: of leaders, for partitions that it does not read now; outcome, how: as GroupOffsets.commit takes it.
         """
         outcome = Outcome() if outcome is None else outcome
         given = {} if offsets is None else dict(offsets)
         stood: dict[TopicPartition, tuple[Position, int]] = {}
         try:
-            with self._lock:
+            with nullcontext() if at_most is None else self._taking, self._lock:
                 here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
                 if background:
                     under_way = {tp for asked in list(self._asked.values()) for tp in asked}
-                    given.update((tp, offset) for tp, offset in self._unless_committed(here.copy()).items() if tp not in under_way)
+                    stands = self._unless_committed(here.copy()) if at_most is None else self._finished(here.copy(), at_most)
+                    given.update((tp, offset) for tp, offset in stands.items() if tp not in under_way)
                 else:
                     given.update(self._before_work(here.copy()) if offsets is None else {})
                     self._asked[id(given)] = given

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gkafka.checks import check_offset
+from gkafka.checks import check_offset, milliseconds
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import Handler, ThreadingHandler
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["OwnedPartition"]
 
 log = get_logger(__name__)
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOTHING = -1
 
 
@@ -120,8 +119,7 @@ class OwnedPartition:
     def build_offset_request(self, offsets_before: datetime | int) -> PartitionOffsetRequest:
         """For `Broker.request_offset_limits`. offsets_before: a datetime (naive: UTC), OffsetType.EARLIEST or OffsetType.LATEST."""
         if isinstance(offsets_before, datetime):
-            aware = offsets_before if offsets_before.tzinfo else offsets_before.replace(tzinfo=timezone.utc)
-            offsets_before = round((aware - EPOCH).total_seconds() * 1000)
+            offsets_before = milliseconds(offsets_before)
         elif offsets_before not in tuple(OffsetType):
             raise ConfigurationError(f"offsets_before={offsets_before!r}: must be a datetime, OffsetType.EARLIEST or OffsetType.LATEST")
         return PartitionOffsetRequest(self.partition.topic.name, self.partition.id, int(offsets_before), 1)

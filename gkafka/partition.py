@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gkafka.common import OffsetType
@@ -60,8 +61,8 @@ class Partition:
         """The topic that this is a partition of."""
         return self._topic
 
-    def fetch_offset_limit(self, offsets_before: int, max_offsets: int = 1) -> list[int]:
-        """Offsets from before a time. offsets_before: ms since the epoch, -1 latest, -2 earliest; at most max_offsets of them.
+    def fetch_offset_limit(self, offsets_before: datetime | int, max_offsets: int = 1) -> list[int]:
+        """Offsets from before a time. offsets_before: a datetime (naive: UTC), ms since the epoch, -1 latest, -2 earliest; at most max_offsets.
 
         Brokers before 0.10.1 answer segment starts from before the time, as documented. Newer ones know one answer: the offset of the
         first record at or after the time, the end of the log where there is none.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from hashlib import sha1
 from typing import Any, TypeVar
 
 from gkafka.checks import check_count
@@ -33,16 +34,6 @@ class BasePartitioner:
         raise NotImplementedError(f"{type(self).__name__} must define __call__(partitions, key)")
 
 
-class RandomPartitioner(BasePartitioner):
-    """Any of the available partitions, whatever the key."""
-
-    def __call__(self, partitions: Sequence[P], key: Any) -> P:
-        return random.choice(partitions)
-
-
-random_partitioner = RandomPartitioner()
-
-
 class RoundRobinPartitioner(BasePartitioner):
     """Each of the available partitions in turn, whatever the key."""
 
@@ -51,6 +42,16 @@ class RoundRobinPartitioner(BasePartitioner):
 
     def __call__(self, partitions: Sequence[P], key: Any) -> P:
         return partitions[next(self._turns) % len(partitions)]
+
+
+class RandomPartitioner(RoundRobinPartitioner):
+    """Any of the available partitions, whatever the key: the first one at random, then each in turn, so that none gets more than the others."""
+
+    def __init__(self) -> None:
+        self._turns = itertools.count(random.randrange(1 << 31))
+
+
+random_partitioner = RandomPartitioner()
 
 
 def _id(partition: Any) -> int:
@@ -64,15 +65,20 @@ def _hashed(hash_func: Callable[[Any], int], key: Any) -> int:
     return hash_func(key)
 
 
+def _sha1(key: Any) -> int:
+    if not isinstance(key, (bytes, bytearray, memoryview)):
+        return hash(key)
+    return int.from_bytes(sha1(key, usedforsecurity=False).digest(), "big")
+
+
 class HashingPartitioner(BasePartitioner):
     """The same key gives the same partition while the partitions stay the same.
 
-    hash_func: callable (key) -> int. The default is Python's hash(), which differs between interpreter runs for str and bytes: give a
-    function of your own where other processes must choose alike.
+    hash_func: callable (key) -> int. The default is pykafka 2.8's: the SHA-1 of bytes, by which all processes choose alike; hash() of other keys.
     """
 
     def __init__(self, hash_func: Callable[[Any], int] | None = None) -> None:
-        self.hash_func: Callable[[Any], int] = hash if hash_func is None else hash_func
+        self.hash_func: Callable[[Any], int] = _sha1 if hash_func is None else hash_func
 
     def __call__(self, partitions: Sequence[P], key: Any) -> P:
         ordered = sorted(partitions, key=_id)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gkafka.checks import check_count, check_flag, check_seconds, check_time_left, find_index
+from gkafka.checks import check_count, check_flag, check_seconds, check_time_left, find_index, milliseconds
 from gkafka.common import CompressionType
 from gkafka.config import ProducerConfig, build
 from gkafka.deliveryreports import Reports
@@ -19,9 +19,11 @@ from gkafka.exceptions import (
     DeliveryError,
     KafkaException,
     KafkaTimeoutError,
+    MessageSizeTooLarge,
     ProduceFailureError,
     ProducerQueueFullError,
     ProducerStoppedException,
+    RecordTooLarge,
     SerializationError,
 )
 from gkafka.failures import Undelivered
@@ -46,11 +48,15 @@ LONGEST_REST_S = 60.0
 """queue_empty_timeout_ms=-1: a worker whose producer was dropped is gone after that."""
 
 
+class OversizeMessage(MessageSizeTooLarge, RecordTooLarge):
+    """A message is larger than max_request_size. It was not accepted."""
+
+
 class Producer:
     """Sends messages to a topic.
 
-    cluster, topic: what it was made from. partitioner: callable (list of Partition, key) -> Partition; None: any that has a leader, at
-    random. compression: CompressionType. max_retries: tries of a batch before its messages have failed; retry_backoff_ms: the pause between
+    cluster, topic: what it was made from. partitioner: callable (list of Partition, key) -> Partition; None: those that have a leader, in
+    turn. compression: CompressionType. max_retries: tries of a batch before its messages have failed; retry_backoff_ms: the pause between
     them. required_acks: 0, 1 or -1 (all in-sync replicas). ack_timeout_ms: longest wait of the broker for its replicas.
     max_queued_messages: messages without an outcome; with that many, produce() waits, or raises ProducerQueueFullError if
     block_on_queue_full is off. min_queued_messages: with that many unsent they are sent at once, whatever linger_ms says. linger_ms:
@@ -128,8 +134,8 @@ class Producer:
         )
         self._cluster, self._topic, self._handler = cluster, topic, cluster.handler
         self._partitioner = partitioner or random_partitioner
-        self._at_random = type(self._partitioner) is RandomPartitioner
-        self._chance, self._available, self._spread_version = cluster.handler.random(), list[int](), -1
+        self._in_turn = type(self._partitioner) is RandomPartitioner
+        self._available, self._spread_version = list[int](), -1
         self._max_queued = check_count("max_queued_messages", max_queued_messages)
         self._min_queued = min(check_count("min_queued_messages", min_queued_messages), self._max_queued)
         self._rest_ms = check_count("queue_empty_timeout_ms", queue_empty_timeout_ms, low=-1)
@@ -173,7 +179,7 @@ class Producer:
         self._lane, self._generation = lane, engine.generation
         self._append = lane.produce if engine.takes_lanes else self.produce_slow
         lane.report_to = self._my_reports if self._reports is not None else None
-        if self._serializer is not None or not self._at_random:
+        if self._serializer is not None or not self._in_turn:
             engine.look_often()
         plain = engine.takes_lanes and self._serializer is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
@@ -243,7 +249,8 @@ class Producer:
 
         message: bytes, None sends a null payload; partition_key: bytes for the partitioner, sent as the message's key; timestamp: ms
         since the epoch or a datetime (UTC if it names no zone), None is now. Returns the delivery's view (pykafka: None, or the message).
-        Raises ProducerStoppedException, ProducerQueueFullError, SerializationError for what is not bytes, and with sync=True the error of
+        Raises ProducerStoppedException, ProducerQueueFullError, SerializationError for what is not bytes, MessageSizeTooLarge (which is a
+        RecordTooLarge, too) for what is over max_request_size, and with sync=True the error of
         the delivery, or ProduceFailureError if it has no outcome within pending_timeout_ms.
         """
         if self._serializer is not None:
@@ -259,28 +266,24 @@ class Producer:
         return delivery
 
     def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
-        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by chance."""
-        engine, _ = self._parts()
-        return self._accept(message, partition_key, self._choose(engine, partition_key, chosen), self.milliseconds(timestamp))
+        """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by its turn."""
+        engine, lane = self._parts()
+        return self._accept(message, partition_key, self._choose(engine, lane, partition_key, chosen), self.milliseconds(timestamp))
 
     @staticmethod
     def milliseconds(timestamp: Any) -> Any:
         """ms since the epoch of what may be a datetime; one without a zone is UTC, as pykafka's are."""
-        if not isinstance(timestamp, datetime):
-            return timestamp
-        when = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=timezone.utc)
-        return round(when.timestamp() * 1000)
+        return milliseconds(timestamp) if isinstance(timestamp, datetime) else timestamp
 
-    def _choose(self, engine: NativeProducer, key: Any, chosen: Any) -> int:
+    def _choose(self, engine: NativeProducer, lane: Lane, key: Any, chosen: Any) -> int:
         """The partition's id, by the partitioner. Tells the fast path which partitions there are."""
         count = engine.know_topic(self._topic.name)
-        if self._at_random:
-            available = self._spread(engine)
-            return chosen if chosen in available else self._chance.choice(available)
+        if self._in_turn:
+            return chosen if chosen in self._spread(engine, lane) else lane.next_turn()
         partitions = list(self._topic.partitions.values())
         version = self._cluster.metadata.version
-        if version != self._spread_version and self._lane is not None:
-            self._lane.partition_by(self._partitioner, partitions)
+        if version != self._spread_version:
+            lane.partition_by(self._partitioner, partitions)
             self._spread_version = version
         if chosen is UNCHOSEN:
             try:
@@ -300,12 +303,12 @@ class Producer:
             f"the partitioner failed for topic {self._topic.name!r}: {type(error).__name__}: {error}", topic=self._topic.name
         ) from error
 
-    def _spread(self, engine: NativeProducer) -> list[int]:
-        """The partitions to choose from at random: those that have a leader, by the newest metadata."""
+    def _spread(self, engine: NativeProducer, lane: Lane) -> list[int]:
+        """The partitions that are taken in turn: those that have a leader, by the newest metadata."""
         version = self._cluster.metadata.version
-        if version != self._spread_version and self._lane is not None:
+        if version != self._spread_version:
             self._available = engine.led_partitions(self._topic.name)
-            self._lane.spread(self._available)
+            lane.spread(self._available)
             self._spread_version = version
         return self._available
 
@@ -313,8 +316,10 @@ class Producer:
         engine, lane = self._take_slot()
         try:
             delivery = engine.produce(self._topic.name, message, key, partition, timestamp)
-        except BaseException:
+        except BaseException as exc:
             lane.give_back()
+            if isinstance(exc, RecordTooLarge):
+                raise OversizeMessage(str(exc).replace("max_request_bytes", "max_request_size"), **exc.about) from exc
             raise
         finally:
             self._bound(engine, lane)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import (
@@ -19,7 +20,7 @@ from gkafka.checks import (
     check_partition,
     check_seconds,
     check_text,
-    check_timestamp,
+    check_time,
 )
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build, check_keywords
@@ -53,8 +54,29 @@ log = get_logger(__name__)
 
 TICK_S = 1.0
 AUTO_COMMIT_INTERVAL_MS = 60 * 1000
+LAST = (1 << 63) - 1
 NOTHING_CONSUMED = -2
 """What held_offsets shows for a partition of which nothing was consumed and nothing is committed (pykafka's value)."""
+
+
+class HeldPartition:
+    """Where a SimpleConsumer stands in a partition, now. partition: which one. Attributes are those of pykafka's OwnedPartition that say so."""
+
+    def __init__(self, consumer: SimpleConsumer, partition: Partition) -> None:
+        self._consumer, self.partition = consumer, partition
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} of {self.partition!r}, next_offset={self.next_offset}>"
+
+    @property
+    def last_offset_consumed(self) -> int:
+        """The offset before the next one; -1 where that is the first one, or not known."""
+        return self.next_offset - 1
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next message that consume() returns of it, 0 where that is not known. pykafka's is behind the messages that wait there."""
+        return max(0, self._consumer._stands().get(self.partition.id, -1))
 
 
 class SimpleConsumer:
@@ -160,6 +182,9 @@ class SimpleConsumer:
         self._committer: Any = None
         # Set by whoever balances: positions that go before what is committed, and whether the partitions are still ours to commit.
         self._resume_at: dict[int, int] = {}
+        self.in_hands: dict[int, int] = {}
+        """Partition -> offset before what consumers that stood in the place of this one, or this one before its stop, have handed out and the application
+        has not come back for."""
         self._may_commit: Callable[[], bool] = lambda: True
         self._may_deliver: Callable[[], bool] | None = None
         self._wake = self._handler.Event()
@@ -205,11 +230,20 @@ class SimpleConsumer:
         return {p: known[p] for p in ids if p in known}
 
     @property
+    def _partitions(self) -> dict[Partition, HeldPartition]:
+        """Where the consumer stands, by partition: what pykafka keeps under this name, and programs use."""
+        return {partition: HeldPartition(self, partition) for partition in self.partitions.values()}
+
+    @property
     def held_offsets(self) -> dict[int, int]:
         """Partition id -> the offset of the last message consumed (documented: held offset); -2 where there is none."""
-        engine = self._engine
-        stands = self._stood_at if engine is None else _by_id(engine.positions())
+        stands = self._stands()
         return {p: offset - 1 if (offset := stands.get(p, -1)) > 0 else NOTHING_CONSUMED for p in self.partitions}
+
+    def _stands(self) -> dict[int, int]:
+        """Partition id -> the offset of the next message; -1, or nothing, where that is not known."""
+        engine = self._engine
+        return self._stood_at if engine is None else _by_id(engine.positions())
 
     @property
     def consumer_id(self) -> str:
@@ -284,8 +318,10 @@ class SimpleConsumer:
         self._stop(None)
 
     @ends
-    def _stop(self, timeout: float | None) -> None:
-        """timeout: seconds for the commit."""
+    def _stop(self, timeout: float | None, share: Collection[int] | None = None, *, finished: bool = False) -> None:
+        """timeout: seconds for the commit. share: of a member at a rebalance, the partitions that it still has: nothing of others is committed.
+        finished: commit what the application has come back for, also without auto_commit_enable.
+        """
         engine = self._engine
         if engine is None:
             return
@@ -300,10 +336,13 @@ class SimpleConsumer:
         stands = engine.end_work()
         self._stood_at = {p: offset for p, offset in _by_id(stands).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
-            try:
-                self._commit(engine, stands, timeout_s=timeout)
-            except KafkaException as exc:
-                log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
+            with self._logging_failures():
+                self._commit(engine, {tp: o for tp, o in stands.items() if share is None or tp.partition in share}, timeout_s=timeout)
+        if share is not None:
+            if finished:
+                self.commit_finished(share, timeout)
+            behind = engine.finished({self._tp(p): offset for p, offset in self.in_hands.items()})
+            self.in_hands = {tp.partition: offset for tp, offset in behind.items() if offset < stands[tp]}
         self._engine = None
         if self._committer is not None:
             if not self._handler.was_forked:  # in a child it is the parent's: a thread that may look alive, and never ends
@@ -360,7 +399,9 @@ class SimpleConsumer:
         engine, make = self._engine, self._deserializers.make
         if engine is None or not self._running or self._error is not None or not engine.may_hand_out():
             return []
-        room = engine.config.consume_max_bytes
+        room, queue = engine.config.consume_max_bytes, engine.run.queue
+        if queue is not None:
+            engine.few_from = engine.hand_outs + 1, queue.position.consumed
         return engine.run.several(room, most) if make is None else engine.run.several_made(make, True, room, most)
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
@@ -372,6 +413,7 @@ class SimpleConsumer:
         return self._next(wanted, True, limit_ms, None)
 
     def _next(self, wanted: int | None, block: bool, timeout_ms: float, unblock_event: Any) -> list[Any]:
+        self.came_back()
         self._raise_worker_exceptions()
         engine = self._running_engine()
         slice_ms = timeout_ms if block else 0
@@ -430,10 +472,12 @@ class SimpleConsumer:
         *,
         timeout_s: float | None = None,
         background: bool = False,
+        at_most: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         engine.commit(
             offsets,
             background=background,
+            at_most=at_most,
             timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
@@ -442,6 +486,28 @@ class SimpleConsumer:
             allowed=lambda: self._may_commit(),  # as it will be then
         )
         self._committed_at = self._handler.monotonic()
+
+    def commit_finished(self, share: Collection[int], timeout_s: float | None = None) -> None:
+        """Commit of these partitions what the application has come back for, and leave the rest as it is. A failure is logged."""
+        engine = self._engine
+        if engine is None or not self._may_commit():
+            return
+        at_most = {tp: self.in_hands.get(tp.partition, LAST) if tp.partition in share else -1 for tp in engine.positions()}
+        with self._logging_failures():
+            self._commit(engine, timeout_s=timeout_s, background=True, at_most=at_most)
+
+    @contextlib.contextmanager
+    def _logging_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exc:
+            log.error("group %s: the last commit failed, messages may be consumed again: %s", self._group, exc)
+
+    def came_back(self) -> None:
+        """The application asks for more: it has finished what it was handed before."""
+        engine, self.in_hands = self._engine, {}
+        if engine is not None:
+            engine.run.seen = engine.hand_outs
 
     def fetch_offsets(self) -> list[tuple[int, OffsetFetchPartitionResponse]]:
         """(partition id, committed offset) of this consumer's partitions, and go on from there (documented)."""
@@ -455,21 +521,30 @@ class SimpleConsumer:
                     engine.seek(tp, committed.offset)
         return [(tp.partition, OffsetFetchPartitionResponse(committed.offset, committed.metadata, 0)) for tp, committed in found.items()]
 
-    def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, int]] | None = None) -> None:
+    def reset_offsets(self, partition_offsets: Iterable[tuple[Partition | int, datetime | int]] | None = None) -> None:
         """Go on from other offsets; (partition, timestamp or offset) pairs, None is auto_offset_reset for all.
 
-        The value is EITHER a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not older, or the end of the log behind the last
-        one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of the kind); OR the new offset itself.
-        What is given stands as the next offset to consume; a consumer with a group commits it at once.
+        The value is EITHER a datetime (UTC if it names no zone) or a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not
+        older, or the end of the log behind the last one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of
+        the kind); OR the new offset itself. What is given stands as the next offset to consume; a consumer with a group
+        commits it at once.
         Raises OffsetRequestFailedError if the look-up fails.
         """
         engine = self._running_engine()
         pairs: list[tuple[Any, Any]] = [(p, self._auto_offset_reset) for p in self.partitions]
         if partition_offsets is not None:
             pairs = check_pairs("partition_offsets", partition_offsets, PAIRS)
-        wanted = {self._tp(partition_id_of(self._topic, p)): check_timestamp("offset", value) for p, value in pairs}
+        self.go_on_from({partition_id_of(self._topic, p): value for p, value in pairs})
+        self.came_back()
+        if self._group:  # whatever auto_commit_enable says: programs rewind their groups so
+            self._commit(engine)
+
+    def go_on_from(self, places: Mapping[int, datetime | int]) -> None:
+        """Partition -> timestamp or offset, as of reset_offsets(). Commits nothing."""
+        engine = self._running_engine()
+        wanted = {self._tp(p): check_time("offset", value) for p, value in places.items()}
         # An offset is not looked up: for that the broker would have to read a log that may be damaged.
-        looked_up = [tp for tp, value in wanted.items() if not 0 <= value < FIRST_TIMESTAMP_MS]
+        looked_up = {self._tp(p) for p, value in places.items() if isinstance(value, datetime) or not 0 <= value < FIRST_TIMESTAMP_MS}
         times = {(tp.topic, tp.partition): wanted[tp] for tp in looked_up}
         try:
             found = self._cluster.list_offsets(times) if times else {}
@@ -481,17 +556,7 @@ class SimpleConsumer:
                 raise
             raise OffsetRequestFailedError(f"the offsets of {self._topic.name!r} could not be looked up: {exc}") from exc
         for tp, value in wanted.items():
-            offsets = found.get(tp) or []
-            engine.seek(tp, self._chosen(value, offsets))
-        if self._group:  # whatever auto_commit_enable says: programs rewind their groups so
-            self._commit(engine)
-
-    def _chosen(self, value: int, offsets: list[int]) -> int:
-        if value < 0:
-            return offsets[0]
-        # Timestamps of this century have 13 digits. What is smaller can only be meant as an offset: a broker would answer the first
-        # record, since every record is younger than that.
-        return offsets[0] if value >= FIRST_TIMESTAMP_MS else value
+            engine.seek(tp, found[tp][0] if tp in looked_up else value)
 
     # -- auto commit -----------------------------------------------------------------------------------------------------------
     def _setup_autocommit_worker(self) -> None:
@@ -537,7 +602,7 @@ def partition_id_of(topic: Topic, partition: Any) -> int:
 
 
 FIRST_TIMESTAMP_MS = 1_000_000_000_000
-"""September 2001: no record has an older timestamp, no partition that many records in practice."""
+"""September 2001: no record has an older timestamp, no partition that many records in practice. A smaller number is meant as an offset."""
 
 
 def _auto_commit(me: weakref.ref[SimpleConsumer]) -> None:

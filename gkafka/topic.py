@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gkafka.checks import check_count, check_flag, check_timestamp
+from gkafka.checks import check_count, check_flag, check_time
 from gkafka.common import OffsetType
 from gkafka.config import keywords_of
 from gkafka.logs import get_logger
@@ -72,16 +73,18 @@ class Topic:
             self._partitions[partition_id].update(brokers, info)
 
     # -- offsets -----------------------------------------------------------------------------------------------------------
-    def fetch_offset_limits(self, offsets_before: int, max_offsets: int = 1) -> dict[int, OffsetPartitionResponse]:
+    def fetch_offset_limits(self, offsets_before: datetime | int, max_offsets: int = 1) -> dict[int, OffsetPartitionResponse]:
         """Per partition the offsets from before a time; see Partition.fetch_offset_limit."""
         limits = self.fetch_offset_limits_of(self.partitions, offsets_before, max_offsets)
         from gkafka.protocol import OffsetPartitionResponse  # only for whoever asks
 
         return {partition: OffsetPartitionResponse(offsets, 0) for partition, offsets in limits.items()}
 
-    def fetch_offset_limits_of(self, partition_ids: Iterable[int], offsets_before: int, max_offsets: int = 1) -> dict[int, list[int]]:
+    def fetch_offset_limits_of(
+        self, partition_ids: Iterable[int], offsets_before: datetime | int, max_offsets: int = 1
+    ) -> dict[int, list[int]]:
         """The same for some of the partitions."""
-        before = check_timestamp("offsets_before", offsets_before)
+        before = check_time("offsets_before", offsets_before)
         wanted = {(self._name, p): before for p in partition_ids}
         found = self._cluster.list_offsets(wanted, max_offsets=check_count("max_offsets", max_offsets))
         ends = [key for key, offsets in found.items() if not offsets]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_topic_name
-from gkafka.exceptions import ClientClosedError
 from gkafka.topic import Topic
 
 if TYPE_CHECKING:
@@ -21,42 +21,42 @@ KNOWN_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__shar
 class TopicDict(dict[str, Topic]):
     """Topics by name: `topics["t"]` asks the cluster for a topic that is not known yet, iteration lists those that are.
 
-    Names are str; bytes are accepted. The objects are held weakly, as documented: keep the Topic that you work with.
+    Names are str; bytes are accepted. The objects are held weakly, as documented: keep the Topic that you work with. It keeps the cluster, as this does.
+    made: the objects that there are.
     """
 
-    def __init__(self, cluster: Cluster, exclude_internal_topics: bool) -> None:
+    def __init__(self, cluster: Cluster, exclude_internal_topics: bool, made: MutableMapping[str, Topic] | None = None) -> None:
         super().__init__()
-        self._cluster = weakref.ref(cluster)
+        self._cluster = cluster
         self._exclude_internal = exclude_internal_topics
-        self._made: weakref.WeakValueDictionary[str, Topic] = weakref.WeakValueDictionary()
-
-    def _owner(self) -> Cluster:
-        cluster = self._cluster()
-        if cluster is None:
-            raise ClientClosedError("the client of these topics is gone: keep a reference to the KafkaClient")
-        return cluster
+        self._made = weakref.WeakValueDictionary[str, Topic]() if made is None else made
 
     def shows(self, info: TopicInfo) -> bool:
         """Is it there, and not one of those that are hidden?"""
         return info.error is None and not (self._exclude_internal and (info.is_internal or info.name in KNOWN_INTERNAL))
 
     def _names(self) -> list[str]:
-        cluster = self._owner()
+        cluster = self._cluster
         cluster.check_open()
         cluster.ensure_listed()
-        return sorted(name for name, info in cluster.metadata.topics.items() if self.shows(info))
+        return sorted(name for name, info in cluster.metadata.topics.items() if self.shows(info) and not self._hides(name))
+
+    def _hides(self, name: str) -> bool:
+        """As pykafka does; patterns of other consumers go by what the brokers call internal."""
+        return self._exclude_internal and name.startswith("__")
 
     def __getitem__(self, name: str | bytes) -> Topic:
-        owner = self._owner()
+        owner = self._cluster
         owner.handler.check_fork()  # a child's copy would hand out topics whose sockets are the parent's
         owner.check_open()
         key = check_topic_name(name)
         made = self._made.get(key)
         if made is not None:
             return made
-        info = owner.wait_for_topic(key)
-        if not self.shows(info):
-            raise KeyError(f"{key!r} is an internal topic: KafkaClient(exclude_internal_topics=False) shows it")
+        if self._hides(key) or not self.shows(info := owner.wait_for_topic(key)):
+            raise KeyError(
+                f"{key!r} is hidden, as internal topics and all whose names begin with two underscores are: KafkaClient(exclude_internal_topics=False) shows it"
+            )
         topic = self._made[key] = Topic(owner, info)
         return topic
 
@@ -91,7 +91,7 @@ class TopicDict(dict[str, Topic]):
 
     def refresh(self) -> None:
         """Bring the Topic objects that are in use up to date with the metadata."""
-        cluster = self._owner()
+        cluster = self._cluster
         for name, topic in list(self._made.items()):
             info = cluster.metadata.topics.get(name)
             if info is not None and info.error is None:

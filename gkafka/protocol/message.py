@@ -29,6 +29,7 @@ _HEADS = {0: struct.Struct(">Bb"), 1: struct.Struct(">Bbq")}
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _NULL = _LENGTH.pack(-1)
+NOT_SET = -1
 
 
 class Message(common.Message, Serializable):
@@ -161,8 +162,8 @@ class Message(common.Message, Serializable):
 class MessageSet(Serializable):
     """Messages one after the other, each behind its offset and size; with a compression_type one message that holds them.
 
-    No count and no size stands in front: len() is that of the messages alone. Offsets are written as 0, 1, ..., which is what brokers want
-    of producers (inside of a compressed message of format 1 they have to be).
+    No count and no size stands in front: len() is that of the messages alone. Offsets are written as -1, as pykafka writes them: brokers set them. Those inside
+    of a compressed message are 0, 1, ...: brokers refuse others.
     broker_version: brokers before 0.10 take lz4 with another checksum (KAFKA-3160), which format 0 always has.
     """
 
@@ -249,8 +250,10 @@ def _entry(offset: int, message: Message, written_as: int) -> bytes:
 
 
 def _entries(messages: list[Message], written_as: int | None) -> bytes:
-    """written_as: one format for all of them, which those inside of another message must have; None: each its own."""
-    return b"".join([_entry(n, m, m.format if written_as is None else written_as) for n, m in enumerate(messages)])
+    """written_as: of those inside of another message, which have one format and the offsets 0, 1, ...; None: of others, whose offset the broker sets."""
+    if written_as is None:
+        return b"".join([_entry(NOT_SET, m, m.format) for m in messages])
+    return b"".join([_entry(n, m, written_as) for n, m in enumerate(messages)])
 
 
 def _failure(why: str, offset: int, partition_id: int) -> MessageSetDecodeFailure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from time import time_ns
@@ -13,13 +14,13 @@ from gkafka.records._pure_write import Appender
 
 __all__ = ["Lane"]
 
-MASK = (1 << 64) - 1
+MASK = (1 << 31) - 1
 
 
 class Lane:
-    """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
+    """The per-message part of a producer of one topic that spreads its records evenly or by a partitioner, and bounds their number.
 
-    owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: of the choice of partitions, not 0. open: while
+    owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, and `partitioner_failed(error)`. seed: where the turns of the partitions begin, 0 or more. open: while
     it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
     calling worker's reports, in which there is one of each record that this appends; None: nobody wants any.
     """
@@ -33,10 +34,10 @@ class Lane:
         self._found: Any = None
         self._partitioner: Callable[[list[Any], Any], Any] | None = None
         self._partitions: list[Any] = []
-        self._chance = seed & MASK or 1
+        self._turns = itertools.count((seed & MASK) + 1)
 
     def spread(self, partitions: Iterable[int]) -> None:
-        """Choose among these partitions from now on; none: the owner chooses."""
+        """Take these partitions in turn from now on; none: the owner chooses."""
         self._ids = list(partitions)
         self._found = self.appender._topics.get(self.topic)
 
@@ -70,8 +71,8 @@ class Lane:
                 return self.owner.produce_slow(message, partition_key, timestamp, chosen)
             chose = (chosen,)
         else:
-            number = ids[self._draw(len(ids))]
-            chose = (number,)  # drawn once more, it would favour the partitions whose batches are open
+            number = self.next_turn()
+            chose = (number,)  # another turn would favour the partitions whose batches are open
         found = self._found
         batch = found.batches[number] if 0 <= number < found.partitions else None
         stamp = time_ns() // 1_000_000 if timestamp is None else timestamp if type(timestamp) is int else -1
@@ -93,14 +94,11 @@ class Lane:
         appender = self.appender
         return self.open and self.accepted < self.limit and appender.fast and self._found is not None and os.getpid() == appender._pid
 
-    def _draw(self, count: int) -> int:
-        """A number below count. xorshift64: Marsaglia 2003."""
-        x = self._chance
-        x ^= x << 13 & MASK
-        x ^= x >> 7
-        x ^= x << 17 & MASK
-        self._chance = x
-        return (x >> 32) * count >> 32
+    def next_turn(self) -> int:
+        """The partition whose turn it is, of those to spread() over. Raises ValueError if there is none."""
+        if not self._ids:
+            raise ValueError("no partitions to take in turn: call spread()")
+        return self._ids[next(self._turns) % len(self._ids)]
 
     def take(self) -> bool:
         """Count one record that goes another way; False if the limit is reached."""

@@ -3,10 +3,10 @@
 @cython.final
 @cython.no_gc_clear
 cdef class Lane:
-    """The per-message part of a producer of one topic that spreads its records at random or by a partitioner, and bounds their number.
+    """The per-message part of a producer of one topic that spreads its records evenly or by a partitioner, and bounds their number.
 
     owner: serves what this does not take, `produce_slow(message, key, timestamp[, chosen])`, `partitioner_failed(error)`, and `milliseconds(timestamp)` of what is not
-    an int. seed: of the choice of partitions, not 0. open: while it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
+    an int. seed: where the turns of the partitions begin, 0 or more. open: while it is False everything goes to the owner. accepted: records taken so far; limit: with that many taken the next goes to the owner. report_to(): the
     calling worker's reports, in which there is one of each record that this appends; None: nobody wants any.
     """
 
@@ -22,20 +22,20 @@ cdef class Lane:
     cdef list partitions
     cdef int* ids
     cdef uint32_t count
-    cdef uint64_t chance
+    cdef uint64_t turn
     cdef object __weakref__
 
     def __cinit__(self, owner, Appender appender not None, str topic not None, *, seed):
         self.owner = owner
         self.appender = appender
         self.topic = topic
-        self.chance = <uint64_t> (seed & 0xFFFFFFFFFFFFFFFF) or 1
+        self.turn = <uint64_t> (seed & 0x7FFFFFFF)
 
     def __dealloc__(self):
         free(self.ids)
 
     def spread(self, partitions):
-        """Choose among these partitions from now on; none: the owner chooses."""
+        """Take these partitions in turn from now on; none: the owner chooses."""
         cdef list chosen = list(partitions)
         cdef int* ids = <int*> malloc(max(1, len(chosen)) * sizeof(int))
         cdef Py_ssize_t i
@@ -67,7 +67,7 @@ cdef class Lane:
 
     cdef object slow(self, message, partition_key, timestamp, chosen, Py_ssize_t number):
         if self.partitioner is None:
-            chosen = number  # drawn once more, it would favour the partitions whose batches are open
+            chosen = number  # another turn would favour the partitions whose batches are open
         return self.owner.produce_slow(message, partition_key, timestamp, chosen)
 
     def produce(self, message, partition_key=None, timestamp=None):
@@ -108,7 +108,7 @@ cdef class Lane:
             if overflow:
                 return self.owner.produce_slow(message, partition_key, timestamp, chosen)
         else:
-            number = self.draw()
+            number = self.next_turn()
         found = self.found
         if number < 0 or number >= found.partitions:
             return self.slow(message, partition_key, timestamp, chosen, number)
@@ -130,14 +130,12 @@ cdef class Lane:
             delivery.add_done_callback(Report(self.report_to(), message, partition_key))
         return delivery
 
-    cdef inline int draw(self):
-        """One of the partitions, by chance."""
-        cdef uint64_t x = self.chance  # xorshift64: Marsaglia 2003
-        x ^= x << 13
-        x ^= x >> 7
-        x ^= x << 17
-        self.chance = x
-        return self.ids[((x >> 32) * self.count) >> 32]
+    cpdef int next_turn(self) except -1:
+        """The partition whose turn it is, of those to spread() over. Raises ValueError if there is none."""
+        if not self.count:
+            raise ValueError("no partitions to take in turn: call spread()")
+        self.turn += 1
+        return self.ids[self.turn % self.count]
 
     def take(self):
         """Count one record that goes another way; False if the limit is reached."""

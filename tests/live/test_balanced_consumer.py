@@ -214,7 +214,7 @@ def test_the_callback_of_a_rebalance_says_from_where_to_go_on(
 
     def callback(consumer: Any, before: dict[int, int], after: dict[int, int]) -> dict[int, int]:
         calls.append((before, after))
-        return {0: 7}
+        return {0: 6}
 
     member = join(topic, group, post_rebalance_callback=callback)
     assert calls == [({}, {0: -2})]

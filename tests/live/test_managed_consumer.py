@@ -207,7 +207,7 @@ def test_callbacks_see_both_sides_of_a_rebalance_and_may_stop(
         calls.append((before, after))
         if len(calls) > 1:
             consumer.stop()
-        return dict.fromkeys(after, 7)
+        return dict.fromkeys(after, 6)
 
     first = join(topic, group, post_rebalance_callback=callback)
     assert calls == [({}, {0: -2, 1: -2})]

