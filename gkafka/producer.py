@@ -313,8 +313,12 @@ class Producer:
         engine, lane = self._take_slot()
         try:
             delivery = engine.produce(self._topic.name, message, key, partition, timestamp)
-        except BaseException:
+        except BaseException as exc:
             lane.give_back()
+            if isinstance(exc, SerializationError):  # one option is for both here
+                exc.args = (
+                    str(exc).replace("set value_serializer", "give a serializer").replace("set key_serializer", "give a serializer"),
+                )
             raise
         finally:
             self._bound(engine, lane)
