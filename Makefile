@@ -12,7 +12,7 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/*/*.pyx gkafka/records/*.px
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint built-and-linted near check test thorough mutants stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
+.PHONY: help venv lint built-and-linted near check test thorough mutants programs stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,9 @@ thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make te
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
 	$(PY) tests/mutants/run.py
+
+programs: $(BUILT)  ## programs of pykafka and kafka-python beside the originals on real Kafka, what still differs and why (PROGRAM=name for one; some minutes)
+	$(PY) -m tests.programs $(PROGRAM)
 
 stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (3 minutes)
 	$(PY) benchmarks/stalls.py
