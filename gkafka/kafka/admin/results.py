@@ -8,10 +8,57 @@ __all__ = [
     "CreatePartitionsResponse",
     "ElectLeadersResponse",
     "PartitionElection",
+    "ResourceKind",
     "TopicElections",
     "TopicPartitionsResult",
     "TopicResults",
+    "ValuesByKind",
+    "Worded",
 ]
+
+WORDS = {
+    "topic": "name",
+    "partition": "partition_index",
+    "leader": "leader_id",
+    "replicas": "replica_nodes",
+    "isr": "isr_nodes",
+    "node_id": "broker_id",
+}
+"""What 2.x calls the keys of topics, partitions and brokers -> what 3.0 does."""
+
+
+class Worded(dict[str, Any]):
+    """A dictionary of 3.0's keys, which answers to 2.x's as well: by [], get() and `in`. It has and shows the former alone."""
+
+    def __missing__(self, key: Any) -> Any:
+        known = WORDS.get(key)
+        if known is None or not dict.__contains__(self, known):
+            raise KeyError(key)
+        return self[known]
+
+    def __contains__(self, key: object) -> bool:
+        return dict.__contains__(self, key) or dict.__contains__(self, WORDS.get(str(key)))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value, or default."""
+        return super().get(key if dict.__contains__(self, key) else WORDS.get(key, key), default)
+
+
+class ResourceKind(str):
+    """ "topic" or "broker", with 2.x's rows of that kind: (error code, error message, type's number, name, values), each value
+    (name, value, is read only, source's number, is sensitive, synonyms)."""
+
+    def __init__(self, _word: str) -> None:
+        self.resources: list[tuple[Any, ...]] = []
+
+
+class ValuesByKind(dict[str, Any]):
+    """3.0's {kind: {name: values}}. Its keys, and [0] and [1], have what 2.x's list of responses has: resources."""
+
+    def __missing__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return list(self)[key]
+        raise KeyError(key)
 
 
 class TopicResults(dict[str, Any]):

@@ -11,7 +11,7 @@ from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
 from gkafka.kafka.admin.calls import Calls, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.config_resource import ConfigSourceType
 from gkafka.kafka.admin.new_topic import native_topics
-from gkafka.kafka.admin.results import TopicResults
+from gkafka.kafka.admin.results import TopicResults, Worded
 from gkafka.kafka.arguments import listed
 from gkafka.kafka.errors import IllegalArgumentError
 
@@ -81,7 +81,7 @@ class TopicCalls(Calls):
         return list(self._admin.list_topics(internal=True, timeout=self._within()))
 
     def describe_topics(self, topics: Iterable[str | UUID] | None = None) -> list[dict[str, Any]]:
-        """Partitions, leaders, replicas of topics, by their names or ids; None for all. An error of a topic is its error_code."""
+        """Partitions, leaders, replicas of topics, by their names or ids; None for all. An error of a topic is its error_code. Rows answer to 2.x's keys, too."""
         within = self._within()
         names = self.list_topics() if topics is None else self._names(topics, within)
         told = with_operations(self._admin.describe_topics, names, timeout=within)
@@ -136,26 +136,30 @@ def _deleted(name: str, outcome: Any) -> dict[str, Any]:
 def described(name: str, outcome: Any) -> dict[str, Any]:
     """A topic as describe_topics() tells of it."""
     topic = outcome if isinstance(outcome, TopicDescription) else TopicDescription(name, NO_ID, False, {}, None)
-    return {
-        "error_code": code_of(outcome),
-        "name": name,
-        "topic_id": id_of(topic.topic_id),
-        "is_internal": topic.is_internal,
-        "partitions": [_partition(p) for p in topic.partitions.values()],
-        "authorized_operations": None if topic.operations is None else [op.name for op in sorted(topic.operations)],
-    }
+    return Worded(
+        {
+            "error_code": code_of(outcome),
+            "name": name,
+            "topic_id": id_of(topic.topic_id),
+            "is_internal": topic.is_internal,
+            "partitions": [_partition(p) for p in topic.partitions.values()],
+            "authorized_operations": None if topic.operations is None else [op.name for op in sorted(topic.operations)],
+        }
+    )
 
 
 def _partition(p: PartitionDescription) -> dict[str, Any]:
-    return {
-        "error_code": code_of(p.error),
-        "partition_index": p.partition,
-        "leader_id": p.leader,
-        "leader_epoch": p.leader_epoch,
-        "replica_nodes": list(p.replicas),
-        "isr_nodes": list(p.isr),
-        "offline_replicas": list(p.offline),
-    }
+    return Worded(
+        {
+            "error_code": code_of(p.error),
+            "partition_index": p.partition,
+            "leader_id": p.leader,
+            "leader_epoch": p.leader_epoch,
+            "replica_nodes": list(p.replicas),
+            "isr_nodes": list(p.isr),
+            "offline_replicas": list(p.offline),
+        }
+    )
 
 
 def _not_ready(outcome: Any) -> str | None:
