@@ -410,6 +410,8 @@ def test_members_are_told_by_2_x_s_attributes_and_by_3_0_s_keys(admin: KafkaAdmi
     assert one.member_assignment.partitions() == [TopicPartition("t", 0), TopicPartition("t", 2)]
     assert (one.member_metadata["topics"], one.member_metadata["generation_id"]) == (["t", "u"], 4)
     assert one.member_assignment["assigned_partitions"] == [{"topic": "t", "partitions": [0, 2]}]
+    assert (one.member_metadata.topics, one.member_assignment.assigned_partitions[0]["topic"]) == (["t", "u"], "t")
+    assert not hasattr(one.member_metadata, "rack_id")  # it is of version 3
     assert repr(one.member_metadata) == "ConsumerProtocolMemberMetadata(version=2, subscription=['t', 'u'], user_data=b'\\xff')"
     assert (other.member_metadata, other.member_assignment) == (b"", b"")
     (shown, _) = admin.describe_groups(["g"])["g"]["members"]

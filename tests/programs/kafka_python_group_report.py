@@ -1,4 +1,5 @@
 # topic: partitions=2 messages=30
+# release: 2.2.15
 # expect: read: 10
 # expect: listed: ('GROUP', 'consumer')
 # expect: GROUP is Stable, consumer, range

@@ -5,6 +5,10 @@
 # expect: pending: 0
 # expect: after a restart: []
 # committed: 0=50 1=50 2=50 3=50
+# original: pending: 200
+# original: 0 messages, 0 different, from partitions []
+# original: pending: 200
+# original: after a restart: []
 """Reads a topic with two processes, as a nightly job does, and finds nothing left when it is started again."""
 
 import sys
@@ -17,7 +21,7 @@ def main(bootstrap, topic, group):
     consumer = MultiProcessConsumer(client, group, topic, num_procs=2, auto_commit_every_n=20)
     print("pending:", consumer.pending())
     got = []
-    for _ in range(40):
+    for _ in range(20):
         got += consumer.get_messages(count=200 - len(got), block=True, timeout=2)
         if len(got) == 200:
             break

@@ -10,6 +10,15 @@
 # expect: partition and message: True
 # expect: topics: True
 # committed: 0=2 1=4
+# original: acknowledged: [(0, 0)]
+# original: keyed: one partition for a key: True
+# original: pending: 6
+# original: messages: [b'a', b'b', b'c', b'k0', b'k1', b'k2']
+# original: nothing more: None
+# original: pending: 0
+# original: again, the last of each: 2
+# original: partition and message: True
+# original: topics: True
 """The simple clients of 0.9, which 1.4 still has: messages sent and acknowledged one by one, read, counted and committed."""
 
 import sys

@@ -16,11 +16,17 @@ __all__ = ["MemberAssignment", "MemberMetadata", "information", "shown"]
 
 
 class _Told(dict[str, Any]):
-    """The dictionary of kafka-python 3, which has the attributes of 2.x as well. version: that the member wrote it in."""
+    """The dictionary of kafka-python 3, which has its keys, and what older versions call them, as attributes as well. version: that the member
+    wrote it in."""
 
     def __init__(self, said: dict[str, Any], version: int, user_data: bytes | None) -> None:
         super().__init__(said)
         self.version, self.user_data = version, user_data
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self[name]
 
 
 class MemberMetadata(_Told):
