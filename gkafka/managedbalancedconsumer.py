@@ -43,7 +43,8 @@ class ManagedBalancedConsumer(Balancing):
 
     topic, cluster: what it was made from. heartbeat_interval_ms: how often it tells the coordinator that it is alive, whether anybody calls
     consume() or not. rebalance_max_retries, rebalance_backoff_ms: the longest pause between two tries to join, and after how many of those
-    without an assignment consume() raises KafkaTimeoutError; joining goes on. membership_protocol: RangeProtocol, RoundRobinProtocol or one of the
+    without an assignment consume() raises KafkaTimeoutError; joining goes on. While the coordinator waits for other members, as for one that was
+    killed, that is 60 s later. membership_protocol: RangeProtocol, RoundRobinProtocol or one of the
     user's, whose metadata (bytes or None) go along as user data. Other keywords: see Balancing and SimpleConsumer.
     """
 
@@ -287,10 +288,12 @@ class ManagedBalancedConsumer(Balancing):
             return
         if member.error is not None:
             raise member.error
-        if self._consumer is None and member.state != "stable" and self._handler.monotonic() - self._waiting_since > self._patience_s():
+        # Where nothing has failed the coordinator waits for others: for a member that was killed, until its session is over.
+        patience_s = self._patience_s() + (REBALANCE_S if member.trouble is None else 0)
+        if self._consumer is None and member.state != "stable" and self._handler.monotonic() - self._waiting_since > patience_s:
             self._waiting_since = self._handler.monotonic()
             raise KafkaTimeoutError(
-                f"group {self._group!r}: this member has got no assignment for {self._patience_s():g} s (rebalance_max_retries="
+                f"group {self._group!r}: this member has got no assignment for {patience_s:g} s (rebalance_max_retries="
                 f"{self._rebalance_max_retries}), it is {member.state}; it goes on trying",
                 group=self._group,
             )

@@ -223,6 +223,11 @@ class Member:
         """Where it stands, as a word."""
         return self._group.state.value
 
+    @property
+    def trouble(self) -> KafkaException | None:
+        """What is tried again, None if nothing has failed: the coordinator may hold an answer until others have joined again."""
+        return self._group.trouble
+
     def wait_for(self, true: Callable[[], bool], seconds: float) -> bool:
         """Wait until something holds that an answer or a callback makes true. Returns whether it does."""
         deadline = self._handler.monotonic() + seconds

@@ -460,7 +460,7 @@ class SimpleConsumer:
 
         The value is EITHER a timestamp in ms, from 1,000,000,000,000 (2001) on: the first message that is not older, or the end of the log behind the last
         one (-2 earliest, -1 latest, or another special time of newer brokers; the end where there is nothing of the kind); OR the new offset itself.
-        What is given stands as the next offset to consume.
+        What is given stands as the next offset to consume; a consumer with a group commits it at once.
         Raises OffsetRequestFailedError if the look-up fails.
         """
         engine = self._running_engine()
@@ -483,7 +483,7 @@ class SimpleConsumer:
         for tp, value in wanted.items():
             offsets = found.get(tp) or []
             engine.seek(tp, self._chosen(value, offsets))
-        if self._group and self._auto_commit_enable:
+        if self._group:  # whatever auto_commit_enable says: programs rewind their groups so
             self._commit(engine)
 
     def _chosen(self, value: int, offsets: list[int]) -> int:

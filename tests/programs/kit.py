@@ -28,7 +28,12 @@ HEADERS = ("topic", "expect", "committed", "original", "needs", "release")
 NEEDS = ("zookeeper", "real")
 SAME = "the same"
 PATCHED = "from gevent import monkey; monkey.patch_all()\n"
-IMPORTED = "import gkafka.kafka.admin, gkafka.kafka.legacy, gkafka.client, gkafka.consumer, gkafka.producermemory, gkafka.protocol, gkafka.handlers.greenlets"
+IMPORTED = """
+import gkafka.kafka.admin, gkafka.kafka.consumer, gkafka.kafka.legacy, gkafka.kafka.producer.kafka
+import gkafka.client, gkafka.consumer, gkafka.deliveryreports, gkafka.handlers.greenlets, gkafka.managedbalancedconsumer, gkafka.ownedbroker
+import gkafka.partitioners, gkafka.producermemory, gkafka.protocol, gkafka.simpleconsumer, gkafka.zookeeper
+import kazoo.client, ssl
+"""
 BEFORE = {"threading": IMPORTED, "gevent": f"{PATCHING}\ngevent.monkey.patch_all()\n{IMPORTED}"}
 
 
@@ -164,6 +169,9 @@ class Place:
 
 
 # -- how they are played -------------------------------------------------------------------------------------------------
+_interpreters: dict[str, Interpreter] = {}
+
+
 def by_forks(place: Place, programs: Sequence[UserProgram], handler: str, folder: Path, *, at_once: int = 4) -> dict[str, Outcome]:
     """Name -> what came of it with gkafka. Each is a process of its own, the fork of one that has imported gkafka. folder: for the copies."""
     given, forks = [], []
@@ -172,11 +180,9 @@ def by_forks(place: Place, programs: Sequence[UserProgram], handler: str, folder
         file.write_text(program.copy(handler), encoding="utf-8")
         given.append(place.arguments(program, handler))
         forks.append(Program(program.copy(handler), str(file), given[-1]))
-    interpreter = Interpreter(BEFORE[handler], ())
-    try:
-        ended = interpreter.play(*forks, at_once=at_once)
-    finally:
-        interpreter.end()
+    if handler not in _interpreters or not _interpreters[handler].serves:
+        _interpreters[handler] = Interpreter(BEFORE[handler], ())
+    ended = _interpreters[handler].play(*forks, at_once=at_once)
     return {each.name: place.outcome(*played) for each, *played in zip(programs, given, ended, strict=True)}
 
 

@@ -14,7 +14,7 @@ from gkafka.cluster import Cluster
 from gkafka.common import TopicPartition
 from gkafka.core.group import Group
 from gkafka.exceptions import ConsumerStoppedException, KafkaTimeoutError, ProtocolError
-from gkafka.testing import MockCluster, Reply
+from gkafka.testing import Delay, MockCluster, Reply
 from gkafka.wire.consumerprotocol import MemberPartitions, read_assignment
 from gkafka.wire.groups import (
     HeartbeatResponse,
@@ -295,6 +295,14 @@ def test_what_cannot_join_says_so(client: KafkaClient, cluster: MockCluster) -> 
     keep_group(cluster, joining=NOT_AVAILABLE)
     member = join(client, rebalance_max_retries=1)
     assert isinstance(error_of(lambda: [member.consume() for _ in range(20)]), KafkaTimeoutError)
+    member.stop()
+
+
+def test_a_member_that_others_keep_waiting_has_not_failed(client: KafkaClient, cluster: MockCluster) -> None:
+    fill(client, [b"0", b"1"])
+    cluster.on("JoinGroup", Delay(3), times=1)
+    member = join(client, rebalance_max_retries=0)
+    assert [message.value for message in read(member, 2)] == [b"0", b"1"]
     member.stop()
 
 

@@ -68,18 +68,19 @@ def test_an_assign_that_is_refused_finishes_nothing(connect: Any, make_cluster: 
     assert committed in ([], [0]), "nobody has said that what was read is finished"
 
 
-def test_reset_offsets_commits_nothing_without_auto_commit_enable(
+def test_reset_offsets_commits_for_the_group_also_without_auto_commit_enable(
     client: KafkaClient,
     cluster: MockCluster,
 ) -> None:
     fill(client, numbers(5))
     consumer = client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=int(LIMIT_S * 1000))
     consumer.reset_offsets([(0, 3)])
+    assert cluster.committed("g")["t", 0].offset == 3
     message = consumer.consume()
     assert message is not None
     assert message.offset == 3
     consumer.stop()
-    assert not cluster.committed("g")
+    assert cluster.committed("g")["t", 0].offset == 3, "what was consumed is committed when the program says so"
 
 
 def test_a_simple_consumer_starts_again_where_the_group_has_committed(client: KafkaClient) -> None:
