@@ -15,8 +15,9 @@ from gkafka.kafka.errors import IllegalStateError, KafkaTimeoutError, NoBrokersA
 from gkafka.records import compression
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, put, until
+from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, put
 from tests.net.servers import refused_port, serve
+from tests.public.aids import Runner
 
 OLD = {"api_version": (0, 10, 1)}
 
@@ -145,9 +146,9 @@ def test_iterating_waits_for_the_broker_too(handler: str, consumer: Make, cluste
     cluster.stop_broker(1)
     assert list(consumer(cluster, "t", **NOW, **QUICK, consumer_timeout_ms=300)) == []
     reading = consumer(cluster, "t", **NOW, **QUICK)
-    later = reading._client.handler.spawn(lambda: cluster.start_broker(1))
+    later = Runner(handler).aside(cluster.start_broker, 1)
     assert next(reading).value == b"a"
-    later.join(60)
+    later.result()
 
 
 def test_nothing_is_asked_before_records_are_and_what_is_placed_first_begins_it(consumer: Make, cluster: MockCluster) -> None:
@@ -184,10 +185,8 @@ def test_several_workers_begin_a_subscription_once(handler: str, consumer: Make,
         while len(got) < 100:
             got.extend(record.value for records in reading.poll(100, max_records=10).values() for record in records)
 
-    workers = [reading._client.handler.spawn(work) for _ in range(3)]
-    until(handler, lambda: len(got) >= 100)
-    for worker in workers:
-        worker.join(60)
+    for worker in [Runner(handler).aside(work) for _ in range(3)]:
+        worker.result()
     assert sorted(map(int, got)) == list(range(100))
 
 
