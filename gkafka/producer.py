@@ -320,6 +320,10 @@ class Producer:
             lane.give_back()
             if isinstance(exc, RecordTooLarge):
                 raise OversizeMessage(str(exc).replace("max_request_bytes", "max_request_size"), **exc.about) from exc
+            if isinstance(exc, SerializationError):  # one option is for both here
+                exc.args = (
+                    str(exc).replace("set value_serializer", "give a serializer").replace("set key_serializer", "give a serializer"),
+                )
             raise
         finally:
             self._bound(engine, lane)

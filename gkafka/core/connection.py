@@ -23,6 +23,7 @@ from gkafka.wire.apis import MOST_ENTRIES, Api, TooManyEntries, Versions, decode
 from gkafka.wire.apiversions import ApiVersionsRequest
 from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.templates import BatchRequest
+from gkafka.wire.versions import NamedRelease
 
 __all__ = ["MOVES", "TOLD", "UNTOLD", "Ask", "Connection", "Event", "Outcome", "Sent", "State", "frame_size"]
 
@@ -356,7 +357,8 @@ class Connection:
             self.versions, self.spoken = self._told, "as api_versions says"
         else:
             assert self.taken_for is not None
-            how = "it does not answer ApiVersions and is taken for" if self.guessed else "broker_version says"
+            said = self.taken_for.option if isinstance(self.taken_for, NamedRelease) else "broker_version"
+            how = "it does not answer ApiVersions and is taken for" if self.guessed else f"{said} says"
             self.versions = Versions.for_broker(self.taken_for).assumed_of(self.peer, f"{how} Kafka {self.taken_for}")
             self.spoken = f"taken for {self.taken_for}"
         self._move(Event.NEEDS_PROOF if self._authenticates else Event.KNOWN)

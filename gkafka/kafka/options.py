@@ -29,9 +29,24 @@ from gkafka.exceptions import (
 )
 from gkafka.sasloptions import hide_hosts
 from gkafka.skins import NO_DELAY, Selecting, buffer_options
-from gkafka.wire.versions import newest_release_before
+from gkafka.wire.versions import NamedRelease, newest_release_before
 
-__all__ = ["CLIENT", "SECURITY", "at_least", "client_options", "merge", "native", "reach", "retold", "telling", "told_as"]
+__all__ = [
+    "CLIENT",
+    "SECURITY",
+    "UnusableError",
+    "asks",
+    "at_least",
+    "client_options",
+    "connect",
+    "merge",
+    "native",
+    "not_reached",
+    "reach",
+    "retold",
+    "telling",
+    "told_as",
+]
 
 T = TypeVar("T")
 
@@ -255,16 +270,19 @@ def client_options(options: Mapping[str, Any], *, named: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def told_as(names: Mapping[str, str]) -> Iterator[None]:
-    """An error about one of gkafka's options names kafka-python's. names: gkafka's -> kafka-python's, beside those of every client."""
+    """An error about one of gkafka's options names kafka-python's, and one that no broker is reached is kafka-python's. names: gkafka's ->
+    kafka-python's, beside those of every client."""
     try:
         yield
     except KafkaException as exc:
         retold(exc, names)
+        if (missed := not_reached(exc)) is not None:
+            raise missed from exc
         raise
 
 
 def telling(names: Mapping[str, str], *, but: Iterable[str] = (), also: Iterable[str] = ()) -> Callable[[type[T]], type[T]]:
-    """For a class: what its public methods raise about gkafka's options names kafka-python's. but: methods that see to it themselves; also: such as
+    """For a class: what its public methods raise is as told_as() has it. but: methods that see to it themselves; also: such as
     __init__."""
 
     def tell(cls: type[T]) -> type[T]:
@@ -283,6 +301,8 @@ def _telling(method: Callable[..., Any], names: Mapping[str, str]) -> Callable[.
             return method(*args, **kwargs)
         except KafkaException as exc:
             retold(exc, names)
+            if (missed := not_reached(exc)) is not None:
+                raise missed from exc
             raise
         finally:
             args, kwargs = (), {}  # a password may be among them, and the frame is a traceback's
@@ -312,29 +332,50 @@ class NotReachedError(NoBrokersAvailableError, KafkaTimeoutError):
     """No broker could be used in time: documented is a timeout exception, which kafka-python 3 raises, and older versions raise the first of these."""
 
 
-def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
-    """Find out what the brokers speak, unless api_version bounds it. Raises NotReachedError, at the latest after the time in the option `within`."""
-    timeout_s = check_seconds(within, options[within]) / 1000
-    if options["api_version"] not in (None, "auto"):
-        return
+class UnusableError(NotReachedError):
+    """No broker can be used, however long one waits."""
+
+
+def asks(options: Mapping[str, Any]) -> bool:
+    """Does the constructor ask the brokers what they speak? Otherwise nothing connects before the first call that needs it."""
+    return options["api_version"] in (None, "auto")
+
+
+def connect(client: KafkaClient, timeout_s: float) -> None:
+    """Reach the cluster. Raises KafkaTimeoutError, also if no broker answers, UnusableError where none can be used."""
     try:
         with told_as({}):
             client.connect(timeout_s)
-    except KafkaTimeoutError as exc:
-        raise NotReachedError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
-    except NoBrokersAvailableError as exc:
-        raise NotReachedError(str(exc), **exc.about) from exc
     except UNUSABLE as exc:
         raise unusable(exc) from exc
+
+
+def reach(client: KafkaClient, options: Mapping[str, Any], *, within: str = "api_version_auto_timeout_ms") -> None:
+    """Find out what the brokers speak, unless api_version bounds it. Raises NotReachedError, at the latest after the time in the option `within`."""
+    timeout_s = check_seconds(within, options[within]) / 1000
+    if not asks(options):
+        return
+    try:
+        connect(client, timeout_s)
+    except NotReachedError:
+        raise
+    except KafkaTimeoutError as exc:
+        raise NotReachedError(f"no broker answered within {within}={timeout_s * 1000:g}: {exc}") from exc
+
+
+def not_reached(exc: KafkaException) -> NotReachedError | None:
+    """What kafka-python's user is told in place of this error, if it says that no broker can be reached; None for all others."""
+    is_that = isinstance(exc, NoBrokersAvailableError) and not isinstance(exc, KafkaTimeoutError)
+    return NotReachedError(str(exc), **exc.about) if is_that else None
 
 
 UNUSABLE = (ConnectionFailedError, ProtocolError)
 """What `connect` raises where each broker fails the same way, by TLS, a proxy or what it answers; kafka-python has one name for all of that."""
 
 
-def unusable(exc: KafkaException) -> NotReachedError:
+def unusable(exc: KafkaException) -> UnusableError:
     """The same as the error that kafka-python raises."""
-    return NotReachedError(f"no broker can be used: {exc}", **exc.about)
+    return UnusableError(f"no broker can be used: {exc}", **exc.about)
 
 
 def _handler(given: Any, selector: Any) -> Any:
@@ -357,7 +398,7 @@ def _hosts(given: Any) -> str:
 def _connect_timeout_ms(options: Mapping[str, Any]) -> float:
     """Kafka 0.9 never answers the question for its versions. By the time that a connection has, it is judged how long to wait for that: short enough
     for the constructor to find it out within api_version_auto_timeout_ms."""
-    if options["api_version"] not in (None, "auto"):
+    if not asks(options):
         return USUAL_CONNECT_MS
     within_ms = check_seconds("api_version_auto_timeout_ms", options["api_version_auto_timeout_ms"])
     return min(max(2 * within_ms, SHORTEST_CONNECT_MS), USUAL_CONNECT_MS)
@@ -375,14 +416,15 @@ def _versions(given: Any, group: Any) -> dict[str, str]:
         if group is not None:
             text = f"api_version={given!r} with group_id={group!r}: brokers before 0.8.2 keep no offsets for groups but in ZooKeeper"
             raise ConfigurationError(f"{text}: leave group_id out, and keep offsets yourself")
-        return {"broker_version": "0.8.2"}
+        return {"broker_version": NamedRelease("0.8.2", "api_version")}
     if given < (0, 8, 2):
         raise ConfigurationError(
             f"api_version={given!r}: must be (0, 8, 2) or newer, or (0, 8, 0) or (0, 8, 1) without groups; None asks the broker"
         )
     if (0, 9) <= given < (0, 10):
-        return {"broker_version": "0.9"}  # gkafka's "0.9.0" means: ask
-    release, is_newer = newest_release_before(given)
+        return {"broker_version": NamedRelease("0.9", "api_version")}  # gkafka's "0.9.0" means: ask
+    newest, is_newer = newest_release_before(given)
+    release = NamedRelease(newest, "api_version")
     return {"broker_version": release} if given < (0, 10) or is_newer else {"broker_version": release, "max_broker_version": release}
 
 

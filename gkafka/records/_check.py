@@ -73,13 +73,11 @@ def _payload(what: str, data: Any, topic: str) -> bytes | None:
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, str):
-        raise SerializationError(
-            f"{what} for {topic} is a str: encode it, or set {what}_serializer (serializer of a topic's producer)", topic=topic
-        )
+        raise SerializationError(f"{what} for {topic} is a str: encode it, or set {what}_serializer", topic=topic)
     try:
         return bytes(memoryview(data))
     except (TypeError, ValueError, BufferError) as exc:
-        text = f"{what} for {topic} is {_a(data)}: must be bytes, bytes-like or None; encode it, or set {what}_serializer (serializer of a topic's producer)"
+        text = f"{what} for {topic} is {_a(data)}: must be bytes, bytes-like or None; encode it, or set {what}_serializer"
         raise SerializationError(text, topic=topic) from exc
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gkafka.exceptions import ConfigurationError, UnsupportedVersion
 from gkafka.wire.schema import Api, Message, VersionRange
@@ -16,7 +16,7 @@ from gkafka.wire.schema import Api, Message, VersionRange
 if TYPE_CHECKING:
     from gkafka.wire.apiversions import ApiVersionsResponse
 
-__all__ = ["Versions", "newest_release_before"]
+__all__ = ["NamedRelease", "Versions", "newest_release_before"]
 
 # The newest version of each API that a Kafka release serves; "-" where it does not have the API, or has it as a preview (KIP-848 before 3.9).
 # Sources: kafka.api and Protocol.java of 0.8.2.2 to 1.1.1, schemaVersions() of 2.0 to 2.3, the JSON definitions from 2.4 on, at each tag.
@@ -95,6 +95,21 @@ _EVERYDAY = frozenset((*range(4), *range(8, 17), 18, 19, 20, *range(22, 27), 28)
 Release = tuple[int, ...]
 
 
+class NamedRelease(str):
+    """A release of Kafka, as "2.8", with the name of the option that says it, for texts of errors and of logs."""
+
+    __slots__ = ("option",)
+    option: str
+
+    def __new__(cls, release: str, option: str) -> NamedRelease:
+        made = super().__new__(cls, release)
+        made.option = option
+        return made
+
+    def __getnewargs__(self) -> Any:
+        return str.__str__(self), self.option
+
+
 class Versions:
     """The versions that one broker speaks.
 
@@ -149,7 +164,8 @@ class Versions:
         lowest = {0: _OLDEST_OF_KAFKA_4[0]} if is_of_kafka_4 else {}
         bounded = {key: (max(low, lowest.get(key, 0)), min(high, newest[key])) for key, (low, high) in self.ranges.items() if key in newest}
         versions = Versions(bounded, self.broker, self.features)
-        versions._limit = broker_version
+        option = broker_version.option if isinstance(broker_version, NamedRelease) else "max_broker_version"
+        versions._limit = f"{option}={str.__str__(broker_version)!r}"
         return versions
 
     @property
@@ -199,15 +215,13 @@ class Versions:
         since = min((release for release, row in _ROWS.items() if row.get(api.key, -1) >= oldest), default=max(_ROWS))
         told = f"{what} takes {api.name} v{oldest}, which Kafka has since {'.'.join(map(str, since))}"
         if self._limit and self.ranges.get(api.key, (0, -1))[1] < oldest:
-            return f"{told}; {self.broker}{self._how} is asked as one of max_broker_version={self._limit!r}: give a newer release, or leave it out"
+            return f"{told}; {self.broker}{self._how} is asked as one of {self._limit}: give a newer release, or leave it out"
         return f"{told}; {self.broker}{self._how} is asked by v{version}"
 
     def _no_common(self, api: Api, ours: VersionRange) -> str:
         low, high = self.ranges.get(api.key, (0, -1))
         if self._limit and high < max(ours.low, low):
-            said = (
-                f"max_broker_version={self._limit!r} leaves nothing of {api.name} (API {api.key}) that {self.broker} and gkafka both speak"
-            )
+            said = f"{self._limit} leaves nothing of {api.name} (API {api.key}) that {self.broker} and gkafka both speak"
             return f"{said}: give a newer release, or leave it out"
         if api.key not in self.ranges:
             return f"{self.broker}{self._how} does not have {api.name} (API {api.key}); gkafka speaks v{ours}"

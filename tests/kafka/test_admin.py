@@ -32,6 +32,13 @@ from gkafka.kafka.admin import (
     ResourceType,
     UserScramCredentialUpsertion,
 )
+from gkafka.kafka.admin.results import (
+    CreatePartitionsResponse,
+    ElectLeadersResponse,
+    PartitionElection,
+    TopicElections,
+    TopicPartitionsResult,
+)
 from gkafka.kafka.errors import (
     IllegalArgumentError,
     InvalidTopicError,
@@ -47,6 +54,7 @@ from gkafka.kafka.errors import (
 )
 from gkafka.testing import Delay, Error, MockCluster, Reply
 from gkafka.wire import configs, groups
+from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, MemberPartitions
 from tests.net.servers import refused_port, serve
 
 Make = Callable[..., KafkaAdminClient]
@@ -384,6 +392,69 @@ def test_members_that_are_no_consumers_are_told_with_their_bytes(admin: KafkaAdm
     shown = admin.describe_groups(["g"])["g"]
     assert shown["authorized_operations"] == ["READ"]
     assert [(m["member_metadata"], m["member_assignment"]) for m in shown["members"]] == [(b"\x00", b"\xff\xff")]
+
+
+def test_members_are_told_by_2_x_s_attributes_and_by_3_0_s_keys(admin: KafkaAdminClient, cluster: MockCluster) -> None:
+    said = ConsumerProtocolSubscription(topics=["t", "u"], user_data=b"\xff", generation_id=4).to_bytes(2)
+    has = ConsumerProtocolAssignment(assigned_partitions=[MemberPartitions(topic="t", partitions=[0, 2])]).to_bytes()
+    member = groups.DescribedGroupMember(member_id="m", client_id="c", client_host="h", member_metadata=said, member_assignment=has)
+    joining = groups.DescribedGroupMember(member_id="n")
+    group = groups.DescribedGroup(
+        group_id="g", group_state="Stable", protocol_type="consumer", protocol_data="range", members=[member, joining]
+    )
+    cluster.on("DescribeGroups", Reply(lambda _: groups.DescribeGroupsResponse(groups=[group])), times=None)
+    (told,) = admin.describe_consumer_groups(["g"])
+    one, other = told.members
+    assert (one.member_metadata.version, one.member_metadata.subscription, one.member_metadata.user_data) == (2, ["t", "u"], b"\xff")
+    assert one.member_assignment.assignment == [("t", [0, 2])]
+    assert one.member_assignment.partitions() == [TopicPartition("t", 0), TopicPartition("t", 2)]
+    assert (one.member_metadata["topics"], one.member_metadata["generation_id"]) == (["t", "u"], 4)
+    assert one.member_assignment["assigned_partitions"] == [{"topic": "t", "partitions": [0, 2]}]
+    assert (one.member_metadata.topics, one.member_assignment.assigned_partitions[0]["topic"]) == (["t", "u"], "t")
+    assert not hasattr(one.member_metadata, "rack_id")  # it is of version 3
+    assert repr(one.member_metadata) == "ConsumerProtocolMemberMetadata(version=2, subscription=['t', 'u'], user_data=b'\\xff')"
+    assert (other.member_metadata, other.member_assignment) == (b"", b"")
+    (shown, _) = admin.describe_groups(["g"])["g"]["members"]
+    assert (shown["member_metadata"], type(shown["member_metadata"])) == (one.member_metadata, dict)
+
+
+# -- rows of both versions ---------------------------------------------------------------------------------------------
+def test_topics_answer_to_the_names_of_both_versions(admin: KafkaAdminClient) -> None:
+    made = admin.create_topics([NewTopic("made", 2, 1)])
+    assert made["topics"][0]["name"] == "made"
+    assert [(topic, code) for topic, code, _ in made.topic_errors] == [("made", 0)]
+    (topic,) = admin.describe_topics(["made"])
+    assert (topic["name"], topic["topic"], topic.get("topic"), "topic" in topic) == ("made", "made", "made", True)
+    partition = topic["partitions"][1]
+    assert (partition["partition"], partition["leader"], partition["replicas"], partition.get("isr")) == (1, 1, [1], [1])
+    assert (partition.get("nothing", 5), "nothing" in partition, "topic" in dict(topic)) == (5, False, False)
+    with pytest.raises(KeyError, match="nothing"):
+        partition["nothing"]
+    assert [broker["node_id"] for broker in admin.describe_cluster()["brokers"]] == [1]
+    assert admin.delete_topics(["made"]).topic_error_codes == [("made", 0)]
+
+
+def test_values_answer_to_the_names_of_both_versions(make: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(limits={"DescribeConfigs": (0, 4)})
+    cluster.on("DescribeConfigs", Reply(lambda _: _described(retention_ms="5", cleanup_policy="delete")), times=None)
+    told = make(cluster).describe_configs([ConfigResource(ConfigResourceType.TOPIC, "t")])
+    assert told["topic"]["t"]["retention.ms"]["value"] == "5"
+    for response in (*told, told[0]):
+        ((error, message, kind, name, values),) = response.resources
+        assert (error, message, kind, name) == (0, None, ConfigResourceType.TOPIC, "t")
+        assert {value[0]: value[1] for value in values} == {"retention.ms": "5", "cleanup.policy": "delete"}
+    with pytest.raises(KeyError):
+        told["broker"]
+
+
+def test_rows_of_more_partitions_and_of_elections_are_tuples_of_both_names() -> None:
+    grown = CreatePartitionsResponse(0, [TopicPartitionsResult("t", 37, "no")])
+    ((name, code, message),) = grown.topic_errors
+    assert (name, code, message) == ("t", 37, "no")
+    assert (grown.results[0].error_code, grown.results[0][1]) == (37, 37)
+    elected = ElectLeadersResponse(0, 0, [TopicElections("t", [PartitionElection(3, 84, "not needed")])])
+    ((topic, rows),) = elected.replication_election_results
+    assert (topic, rows[0][:2], rows[0].partition_id, elected.replica_election_results[0].topic) == ("t", (3, 84), 3, "t")
 
 
 # -- configurations of brokers that know no increments -----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 
 from gkafka.exceptions import ConfigurationError
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from gkafka.kafka.errors import UnsupportedCodecError, UnsupportedVersionError
+from gkafka.kafka.errors import IllegalStateError, KafkaTimeoutError, NoBrokersAvailable, UnsupportedCodecError, UnsupportedVersionError
 from gkafka.records import compression
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, GROUP, QUICK, consume
+from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, put
+from tests.net.servers import refused_port, serve
+from tests.public.aids import Runner
 
 OLD = {"api_version": (0, 10, 1)}
 
@@ -118,6 +121,104 @@ def test_any_version_is_that_of_the_release_before_it(version: Any, release: str
     """As programs write them: (0, 11, 5) was never released, and stands in many."""
     with KafkaConsumer(bootstrap_servers="127.0.0.1:1", api_version=version, handler=handler) as reading:
         assert reading._client.cluster.config.max_broker_version == release
+
+
+NOW = {"api_version": (2, 5)}
+
+
+@pytest.mark.parametrize("options", [QUICK, GROUP], ids=["alone", "in a group"])
+def test_a_consumer_is_made_without_a_broker_and_reads_once_there_is_one(
+    options: dict[str, Any], consumer: Make, cluster: MockCluster
+) -> None:
+    put(cluster, b"a", b"b")
+    cluster.stop_broker(1)
+    reading = consumer(cluster, "t", **NOW, **options)
+    assert (reading.subscription(), reading.assignment(), reading.poll(), reading.poll(300)) == ({"t"}, set(), {}, {})
+    cluster.start_broker(1)
+    assert [record.value for record in consume(reading, 2)] == [b"a", b"b"]
+    if "group_id" in options:
+        reading.commit()
+        assert committed(cluster) == {0: 2}
+
+
+def test_iterating_waits_for_the_broker_too(handler: str, consumer: Make, cluster: MockCluster) -> None:
+    put(cluster, b"a")
+    cluster.stop_broker(1)
+    assert list(consumer(cluster, "t", **NOW, **QUICK, consumer_timeout_ms=300)) == []
+    reading = consumer(cluster, "t", **NOW, **QUICK)
+    later = Runner(handler).aside(cluster.start_broker, 1)
+    assert next(reading).value == b"a"
+    later.result()
+
+
+def test_nothing_is_asked_before_records_are_and_what_is_placed_first_begins_it(consumer: Make, cluster: MockCluster) -> None:
+    put(cluster, b"a", b"b")
+    reading = consumer(cluster, "t", **NOW, **QUICK)
+    assert cluster.requests() == []
+    reading.seek(FIRST, 1)
+    assert [record.value for record in consume(reading, 1)] == [b"b"]
+
+
+def test_a_subscription_that_never_began_can_be_given_up_or_changed(consumer: Make, make_cluster: Callable[..., MockCluster]) -> None:
+    cluster = make_cluster(topics={"t": 1, "u": 1})
+    put(cluster, b"not this one")
+    put(cluster, b"this one", topic="u")
+    reading = consumer(cluster, "t", **NOW, **QUICK)
+    reading.unsubscribe()
+    assert (reading.subscription(), reading.poll(100)) == (None, {})
+    reading.subscribe(["t"])
+    reading.subscribe(["u"])
+    assert [record.value for record in consume(reading, 1)] == [b"this one"]
+    unused = consumer(cluster, "t", **NOW, **GROUP)
+    unused.close()
+    with pytest.raises(IllegalStateError):
+        unused.poll(100)
+    assert cluster.requests("JoinGroup") == []
+
+
+def test_several_workers_begin_a_subscription_once(handler: str, consumer: Make, cluster: MockCluster) -> None:
+    put(cluster, *[b"%d" % n for n in range(100)])
+    reading = consumer(cluster, "t", **NOW, **QUICK)
+    got: list[bytes] = []
+
+    def work() -> None:
+        while len(got) < 100:
+            got.extend(record.value for records in reading.poll(100, max_records=10).values() for record in records)
+
+    for worker in [Runner(handler).aside(work) for _ in range(3)]:
+        worker.result()
+    assert sorted(map(int, got)) == list(range(100))
+
+
+def test_a_listener_that_is_no_broker_is_told_by_poll(handler: str) -> None:
+    with (
+        serve(lambda conn: (conn.recv(1000), conn.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))) as port,
+        KafkaConsumer("t", bootstrap_servers=f"127.0.0.1:{port}", handler=handler, **NOW) as reading,
+        pytest.raises(NoBrokersAvailable, match=r"no broker can be used: .*the peer speaks HTTP") as caught,
+    ):
+        reading.poll(60_000)
+    assert isinstance(caught.value, KafkaTimeoutError)
+
+
+@pytest.mark.parametrize("partitioner", [None, lambda key, every, available: every[0]], ids=["usual", "own"])
+def test_a_record_for_no_broker_is_a_timeout_as_documented(partitioner: Any, handler: str) -> None:
+    options = {} if partitioner is None else {"partitioner": partitioner}
+    with KafkaProducer(bootstrap_servers=f"127.0.0.1:{refused_port()}", handler=handler, **NOW, **options) as sending:
+        for kind in (KafkaTimeoutError, NoBrokersAvailable):
+            with pytest.raises(kind, match="check bootstrap_servers="):
+                sending.send("t", b"v")
+
+
+def test_the_log_names_the_option_that_was_given(
+    producer: Make, make_cluster: Callable[..., MockCluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster(topics={"t": 1}, versions="4.0")
+    sending = producer(cluster, api_version=(0, 10))
+    with caplog.at_level(logging.INFO, logger="gkafka"), pytest.raises(UnsupportedVersionError, match=r"api_version='0\.10\.0'"):
+        sending.send("t", b"v").get(60)
+    sending.close(3)
+    assert "api_version='0.10.0'" in caplog.text
+    assert "broker_version" not in caplog.text
 
 
 @pytest.mark.parametrize("version", [(0, 7), (2,), (2, 8, 0, 0, 0), ("2", "8"), 2.8, 9, "new", (-1, 0), (2, True)])

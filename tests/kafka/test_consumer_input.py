@@ -32,6 +32,27 @@ def test_bootstrap_servers_that_are_none_are_refused(handler: str, servers: Any)
         KafkaConsumer(bootstrap_servers=servers, handler=handler, api_version_auto_timeout_ms=500)
 
 
+@pytest.mark.parametrize(
+    ("options", "longest"),
+    [
+        ({"session_timeout_ms": 30_000, "request_timeout_ms": 10_000}, 10_000),
+        ({"request_timeout_ms": 10_000}, 10_000),
+        ({"session_timeout_ms": 305_000}, 305_000),
+    ],
+    ids=["both", "the request's", "the session's"],
+)
+def test_a_session_that_outlasts_a_request_is_refused_as_in_1_4(options: dict[str, int], longest: int, handler: str) -> None:
+    given: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "api_version": (2, 8), "handler": handler}
+    with pytest.raises(KafkaConfigurationError, match=rf"session_timeout_ms=\d+ with request_timeout_ms={longest}: must be lower"):
+        KafkaConsumer(**given, **options, group_id="g")
+    KafkaConsumer(**given, **options).close()  # without a group there is no session
+
+
+@pytest.mark.parametrize("options", [{"session_timeout_ms": 60_000}, {"session_timeout_ms": 30_000, "request_timeout_ms": 30_001}], ids=str)
+def test_a_session_that_1_4_takes_is_taken(options: dict[str, int], handler: str) -> None:
+    KafkaConsumer(bootstrap_servers="127.0.0.1:1", api_version=(2, 8), handler=handler, group_id="g", **options).close()
+
+
 def test_without_a_broker_the_constructor_raises_no_brokers_available(handler: str) -> None:
     port = refused_port()
     with pytest.raises(NoBrokersAvailable, match=str(port)):

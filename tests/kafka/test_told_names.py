@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gkafka import KafkaClient as NativeClient
 from gkafka.exceptions import KafkaException, ProtocolError, TlsError, causes
 from gkafka.kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from gkafka.kafka.client_async import KafkaClient
@@ -165,7 +166,6 @@ def calls_of(kind: Any, client: Any) -> dict[str, Any]:
         }
     return {
         "topics": client.topics,
-        "subscribe": lambda: client.subscribe(["t"]),
         "assign": lambda: client.assign([first]),
         "end_offsets": lambda: client.end_offsets([first]),
         "offsets_for_times": lambda: client.offsets_for_times({first: 0}),
@@ -182,7 +182,20 @@ def test_calls_that_reach_no_broker_name_no_native_option(kind: Any, handler: st
         for call in calls_of(kind, client).values():
             with pytest.raises(NoBrokersAvailable, match=r"check bootstrap_servers=, the port") as caught:
                 call()
+            assert isinstance(caught.value, KafkaTimeoutError)
             assert not natives_in(caught.value)
+
+
+def test_a_text_that_nothing_encodes_is_told_with_the_apis_own_option(producer: Any, cluster: MockCluster, handler: str) -> None:
+    sending = producer(cluster)
+    for what in ("value", "key"):
+        with pytest.raises(TypeError, match=rf"^{what} for t is a str: encode it, or set {what}_serializer$"):
+            sending.send("t", **{"value": b"v", what: "a text"})
+    with NativeClient(cluster.bootstrap, handler=handler) as client, client.topics["t"].get_sync_producer() as pykafkas:
+        with pytest.raises(TypeError, match=r"^value for t is a str: encode it, or give a serializer$"):
+            pykafkas.produce("a text")
+        with pytest.raises(TypeError, match=r"^key for t is a str: encode it, or give a serializer$"):
+            pykafkas.produce(b"v", partition_key="a text")
 
 
 def test_a_full_buffer_is_told_by_the_producers_own_options(producer: Any, cluster: MockCluster) -> None:

@@ -444,6 +444,8 @@ def test_calls_that_only_older_versions_name_give_what_these_gave(kafka: KafkaCl
         (one,) = group.members
         assert (one.client_id, one.member_metadata["topics"]) == ("m", [name])
         assert one.member_assignment["assigned_partitions"] == [{"topic": name, "partitions": [0]}]
+        assert (one.member_metadata.subscription, one.member_assignment.assignment) == ([name], [(name, [0])])
+        assert one.member_assignment.partitions() == [tp]
         assert admin.list_consumer_group_offsets(name) == {tp: (1, "note")}
         assert admin.list_consumer_group_offsets(name, partitions=[TopicPartition(name, 7)])[TopicPartition(name, 7)].offset == -1
         assert admin.delete_consumer_groups([name]) == [(name, errors.NonEmptyGroupError)]
@@ -454,6 +456,8 @@ def test_calls_that_only_older_versions_name_give_what_these_gave(kafka: KafkaCl
         assert admin.describe_consumer_groups([name])[0].state == "Dead"
         response = admin.perform_leader_election("PREFERRED", {name: [0]})
         assert [p.error_code for r in response.replica_election_results for p in r.partition_result] == [errors.ElectionNotNeededError.code]
+        assert [(topic, row[:2]) for topic, rows in response.replication_election_results for row in rows] == [(name, (0, 84))]
+        assert [row[:2] for row in admin.create_partitions({name: 2}).topic_errors] == [(name, 0)]
         with pytest.raises(errors.NotLeaderForPartitionError, match="broker 1 leads"):
             admin.delete_records({tp: 0}, partition_leader_id=7)
 

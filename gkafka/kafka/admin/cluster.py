@@ -9,6 +9,7 @@ from typing import Any
 from gkafka.admin import ClusterDescription, LogDir, QuorumReplica
 from gkafka.exceptions import KafkaException, UnsupportedVersion
 from gkafka.kafka.admin.calls import Calls, class_of, code_of, id_of, member, outcomes_of
+from gkafka.kafka.admin.results import Worded
 from gkafka.kafka.arguments import listed, partitions_of
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import TopicPartitionReplica
@@ -41,9 +42,7 @@ class ClusterCalls(Calls):
         return {
             "cluster_id": found.cluster_id,
             "controller_id": found.controller,
-            "brokers": [
-                {"broker_id": b.id, "host": b.host, "port": b.port, "rack": b.rack, "is_fenced": b.is_fenced} for b in found.brokers
-            ],
+            "brokers": [Worded(broker_id=b.id, host=b.host, port=b.port, rack=b.rack, is_fenced=b.is_fenced) for b in found.brokers],
             "authorized_operations": None if found.operations is None else [op.name for op in sorted(found.operations)],
         }
 

@@ -12,6 +12,7 @@ from gkafka.admin.changes import hide_configs
 from gkafka.exceptions import UnsupportedVersion
 from gkafka.kafka.admin.calls import Calls, member, outcomes_of
 from gkafka.kafka.admin.config_resource import AlterConfigOp, ConfigFilterType, ConfigResource, ConfigSourceType
+from gkafka.kafka.admin.results import ResourceKind, ValuesByKind
 from gkafka.kafka.errors import IllegalArgumentError
 from gkafka.unseen import refusal, told
 
@@ -29,16 +30,20 @@ class ConfigCalls(Calls):
         config_resources: Iterable[ConfigResource],
         include_synonyms: bool = False,
         config_filter: ConfigFilterType | str = "modified",
-    ) -> dict[str, dict[str, dict[str, Any]]]:
+    ) -> ValuesByKind:
         """The values of resources. A resource's configs: only these; None for all. config_filter: MODIFIED, DYNAMIC, ALL, DEFAULT, STATIC.
+        The keys of what is returned have 2.x's `resources`, with all values.
 
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError, ...
         """
         which = member("config_filter", config_filter, ConfigFilterType)
         resources = _checked(config_resources)
-        shown: dict[str, dict[str, dict[str, Any]]] = {}
+        shown, kinds = ValuesByKind(), dict[str, ResourceKind]()
         for resource, entries in zip(resources, self._entries(resources, include_synonyms), strict=True):
-            shown.setdefault(resource.resource_type.name.lower(), {})[str(resource.name)] = {
+            word = resource.resource_type.name.lower()
+            kind = kinds.setdefault(word, ResourceKind(word))
+            kind.resources.append(_row(resource, entries))
+            shown.setdefault(kind, {})[str(resource.name)] = {
                 name: _shown(entry)
                 for name, entry in entries.items()
                 if (resource.configs is None or name in resource.configs) and _kept(which, entry)
@@ -176,6 +181,15 @@ def _shown(entry: native.ConfigEntry) -> dict[str, Any]:
         "config_type": entry.type.upper(),
         "documentation": entry.documentation,
     }
+
+
+def _row(resource: ConfigResource, entries: Entries) -> tuple[Any, ...]:
+    values = [
+        (e.name, e.value, e.is_read_only, int(_source(e)), e.is_sensitive, [(s.name, s.value, int(s.source)) for s in e.synonyms])
+        for e in entries.values()
+        if resource.configs is None or e.name in resource.configs
+    ]
+    return 0, None, int(resource.resource_type), str(resource.name), values
 
 
 def _results(changes: Changes, told: Any) -> dict[str, dict[str, str]]:

@@ -7,17 +7,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from gkafka.admin import GroupDescription, GroupMember, GroupOffset
-from gkafka.admin.arguments import by_topic
+from gkafka.admin import GroupDescription, GroupOffset
 from gkafka.checks import check_name
 from gkafka.common import TopicPartition
-from gkafka.exceptions import GroupIdNotFound, KafkaException, NonEmptyGroup, ProtocolError, UnknownMemberId
+from gkafka.exceptions import GroupIdNotFound, KafkaException, NonEmptyGroup, UnknownMemberId
 from gkafka.kafka.admin.calls import Calls, class_of, member, name_of, outcomes_of, text_of, with_operations
+from gkafka.kafka.admin.members import information, shown
 from gkafka.kafka.admin.partitions import OffsetSpec, OffsetTimestamp
 from gkafka.kafka.arguments import check_partitions, listed
 from gkafka.kafka.errors import IllegalArgumentError, NoError, WrongTypeError
-from gkafka.kafka.structs import GroupInformation, MemberInformation, OffsetAndMetadata
-from gkafka.wire.consumerprotocol import read_assignment, read_subscription
+from gkafka.kafka.structs import GroupInformation, OffsetAndMetadata
 
 __all__ = ["GroupCalls", "GroupState", "GroupType", "MemberToRemove"]
 
@@ -178,13 +177,18 @@ class GroupCalls(Calls):
     def describe_consumer_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None, include_authorized_operations: bool = False
     ) -> list[GroupInformation]:
-        """Members and what they have. Raises the error of a group, as GroupAuthorizationFailedError; one that is not there is "Dead"."""
+        """Members and what they have, by 2.x's attributes (member_metadata.subscription, member_assignment.assignment and partitions()) and 3.0's
+        keys (["topics"], ["assigned_partitions"]). Raises the error of a group, as GroupAuthorizationFailedError; one that is not there is "Dead".
+        """
         found = []
         for name, outcome in self._described(group_ids, group_coordinator_id).items():
             group = _group(name, outcome)
-            members = [MemberInformation(m.member_id, m.client_id, m.host, _subscription(m), _assignment(m)) for m in group.members]
             operations = sorted(group.operations or ()) if include_authorized_operations else None
-            found.append(GroupInformation(0, name, group.state, group.protocol_type, group.assignor, members, operations))
+            found.append(
+                GroupInformation(
+                    0, name, group.state, group.protocol_type, group.assignor, list(map(information, group.members)), operations
+                )
+            )
         return found
 
     def delete_consumer_groups(
@@ -269,56 +273,7 @@ def _shown(name: str, outcome: Any) -> dict[str, Any]:
         "group_state": group.state,
         "protocol_type": group.protocol_type,
         "protocol_data": group.assignor,
-        "members": [_member(m) for m in group.members],
+        "members": [shown(m) for m in group.members],
         "authorized_operations": None if group.operations is None else [op.name for op in sorted(group.operations)],
         "error": text_of(outcome),
     }
-
-
-def _member(m: GroupMember) -> dict[str, Any]:
-    return {
-        "member_id": m.member_id,
-        "group_instance_id": m.instance_id,
-        "client_id": m.client_id,
-        "client_host": m.host,
-        "member_metadata": _subscription(m),
-        "member_assignment": _assignment(m),
-    }
-
-
-def _subscription(m: GroupMember) -> Any:
-    """What a member of a classic group said when it joined, as its version has it; bytes that are no consumer's stay bytes."""
-    try:
-        told = read_subscription(m.metadata, m.member_id)
-    except ProtocolError:
-        return m.metadata
-    version = int.from_bytes(m.metadata[:2], "big")
-    shown: dict[str, Any] = {"topics": list(told.topics), "user_data": _text(told.user_data)}
-    if version >= 1:
-        shown["owned_partitions"] = [{"topic": p.topic, "partitions": list(p.partitions)} for p in told.owned_partitions]
-    if version >= 2:
-        shown["generation_id"] = told.generation_id
-    if version >= 3:
-        shown["rack_id"] = told.rack_id
-    return shown
-
-
-def _assignment(m: GroupMember) -> Any:
-    """What a member has; of a KIP-848 group in the same form. Bytes that are no consumer's stay bytes."""
-    if m.partitions is not None and not m.assignment:
-        return {"assigned_partitions": _by_topic(m.partitions), "user_data": None} if m.partitions else b""
-    try:
-        told = read_assignment(m.assignment, m.member_id)
-    except ProtocolError:
-        return m.assignment
-    topics = [{"topic": p.topic, "partitions": list(p.partitions)} for p in told.assigned_partitions]
-    return {"assigned_partitions": topics, "user_data": _text(told.user_data)}
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    return [{"topic": name, "partitions": numbers} for name, numbers in by_topic(sorted(partitions)).items()]
-
-
-def _text(data: Any) -> str | None:
-    """User data as kafka-python 3 shows bytes in dictionaries."""
-    return None if data is None else bytes(data).decode("utf-8", "backslashreplace")

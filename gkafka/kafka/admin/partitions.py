@@ -11,11 +11,16 @@ from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.exceptions import ElectionNotNeeded, KafkaException, LeaderNotFoundError, NotLeaderForPartition, UnknownTopicOrPartition
 from gkafka.kafka.admin.calls import Calls, Outcomes, code_of, member, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.new_partitions import NewPartitions
+from gkafka.kafka.admin.results import (
+    CreatePartitionsResponse,
+    ElectLeadersResponse,
+    PartitionElection,
+    TopicElections,
+    TopicPartitionsResult,
+)
 from gkafka.kafka.arguments import check_partitions, partitions_of
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndTimestamp
-from gkafka.wire.placement import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
-from gkafka.wire.topicadmin import CreatePartitionsResponse, CreatePartitionsTopicResult
 
 __all__ = ["ElectionType", "OffsetSpec", "OffsetTimestamp", "PartitionCalls"]
 
@@ -61,7 +66,8 @@ class PartitionCalls(Calls):
         """Have topics get more partitions. topic_partitions: {topic: how many there shall be}, or with their brokers {topic: NewPartitions} or
         {topic: {"count": ..., "assignments": [[brokers of a new one], ...]}}.
 
-        Raises InvalidPartitionsError, UnknownTopicOrPartitionError, ...; with raise_errors=False the answer's results say what went wrong.
+        Returns (name, error_code, error_message) of each, in results. Raises InvalidPartitionsError, UnknownTopicOrPartitionError, ...; with
+        raise_errors=False the results say what went wrong.
         """
         wanted = {name: _new_partitions(name, given) for name, given in _mapping("topic_partitions", topic_partitions).items()}
         placed = {name: of.new_assignments for name, of in wanted.items() if of.new_assignments is not None}
@@ -74,8 +80,7 @@ class PartitionCalls(Calls):
         )
         if raise_errors:
             told.raise_first()
-        results = [CreatePartitionsTopicResult(name=n, error_code=code_of(told.of(n)), error_message=text_of(told.of(n))) for n in wanted]
-        return CreatePartitionsResponse(results=results)
+        return CreatePartitionsResponse(0, [TopicPartitionsResult(name, code_of(told.of(name)), text_of(told.of(name))) for name in wanted])
 
     def delete_records(
         self, records_to_delete: Mapping[TopicPartition, int], timeout_ms: float | None = None, partition_leader_id: int | None = None
@@ -101,7 +106,8 @@ class PartitionCalls(Calls):
     ) -> ElectLeadersResponse:
         """Have the preferred replicas lead (PREFERRED), or any that is alive where there is no leader (UNCLEAN).
 
-        ElectionNotNeeded is no error to raise. Raises PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError, ...
+        Returns (topic, [(partition_id, error_code, error_message), ...]) of each topic, in replica_election_results. ElectionNotNeeded is no error to
+        raise. Raises PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError, ...
         """
         unclean = member("election_type", election_type, ElectionType) is ElectionType.UNCLEAN
         told = outcomes_of(self._admin.elect_leaders, self._partitions(topic_partitions), unclean=unclean, timeout=self._within(timeout_ms))
@@ -228,15 +234,11 @@ def _new_partitions(name: str, given: Any) -> NewPartitions:
 
 
 def _election(told: Outcomes) -> ElectLeadersResponse:
-    found: dict[str, list[PartitionResult]] = {}
+    found: dict[str, list[PartitionElection]] = {}
     for tp, elected in sorted({**told.results, **told.errors}.items()):
         error = ElectionNotNeeded() if elected is False else elected
-        found.setdefault(tp.topic, []).append(
-            PartitionResult(partition_id=tp.partition, error_code=code_of(error), error_message=text_of(error))
-        )
-    return ElectLeadersResponse(
-        replica_election_results=[ReplicaElectionResult(topic=name, partition_result=of) for name, of in found.items()]
-    )
+        found.setdefault(tp.topic, []).append(PartitionElection(tp.partition, code_of(error), text_of(error)))
+    return ElectLeadersResponse(0, 0, [TopicElections(name, of) for name, of in found.items()])
 
 
 def _place(cursor: Mapping[str, Any]) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from gkafka.exceptions import KafkaTimeoutError, UnknownTopicOrPartition
 from gkafka.kafka.admin.calls import Calls, code_of, id_of, outcomes_of, text_of, topic_name, with_operations
 from gkafka.kafka.admin.config_resource import ConfigSourceType
 from gkafka.kafka.admin.new_topic import native_topics
+from gkafka.kafka.admin.results import TopicResults, Worded
 from gkafka.kafka.arguments import listed
 from gkafka.kafka.errors import IllegalArgumentError
 
@@ -30,7 +31,7 @@ class TopicCalls(Calls):
         validate_only: bool = False,
         raise_errors: bool = True,
         wait_for_metadata: bool = False,
-    ) -> dict[str, Any]:
+    ) -> TopicResults:
         """Make topics. new_topics: names, NewTopics, or {name: {"num_partitions", "replication_factor", "assignments", "configs"}}.
 
         raise_errors=False: an error of a topic is its error_code and error_message. wait_for_metadata: also until all partitions have leaders; the
@@ -45,7 +46,7 @@ class TopicCalls(Calls):
             told.raise_first()
         if wait_for_metadata:
             self.wait_for_topics([topic.name for topic in topics])
-        return {"topics": [_created(topic.name, told.of(topic.name)) for topic in topics]}
+        return TopicResults(topics=[_created(topic.name, told.of(topic.name)) for topic in topics])
 
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10000) -> None:
         """Wait until each topic is told of, with a leader for each partition. Raises KafkaTimeoutError that names those that are not."""
@@ -61,7 +62,7 @@ class TopicCalls(Calls):
                 raise KafkaTimeoutError(f"topics not ready after {timeout_ms:g} ms: {missing}")
             handler.sleep(min(LOOK_EVERY_S, max(0.0, deadline - handler.monotonic())))
 
-    def delete_topics(self, topics: Iterable[str | UUID], timeout_ms: float | None = None, raise_errors: bool = True) -> dict[str, Any]:
+    def delete_topics(self, topics: Iterable[str | UUID], timeout_ms: float | None = None, raise_errors: bool = True) -> TopicResults:
         """Delete topics, by their names or ids, with all that is in them. raise_errors=False: an error of a topic is its error_code and error_message.
 
         Raises UnknownTopicOrPartitionError, TopicDeletionDisabledError, ...
@@ -73,14 +74,14 @@ class TopicCalls(Calls):
         told = outcomes_of(self._admin.delete_topics, [one if isinstance(one, UUID) else topic_name(one) for one in wanted], timeout=within)
         if raise_errors:
             told.raise_first()
-        return {"topics": [_deleted(name, told.of(one)) for one, name in zip(wanted, names, strict=True)]}
+        return TopicResults(topics=[_deleted(name, told.of(one)) for one, name in zip(wanted, names, strict=True)])
 
     def list_topics(self) -> list[str]:
         """The names of all topics, those that the brokers keep for themselves included."""
         return list(self._admin.list_topics(internal=True, timeout=self._within()))
 
     def describe_topics(self, topics: Iterable[str | UUID] | None = None) -> list[dict[str, Any]]:
-        """Partitions, leaders, replicas of topics, by their names or ids; None for all. An error of a topic is its error_code."""
+        """Partitions, leaders, replicas of topics, by their names or ids; None for all. An error of a topic is its error_code. Rows answer to 2.x's keys, too."""
         within = self._within()
         names = self.list_topics() if topics is None else self._names(topics, within)
         told = with_operations(self._admin.describe_topics, names, timeout=within)
@@ -135,26 +136,30 @@ def _deleted(name: str, outcome: Any) -> dict[str, Any]:
 def described(name: str, outcome: Any) -> dict[str, Any]:
     """A topic as describe_topics() tells of it."""
     topic = outcome if isinstance(outcome, TopicDescription) else TopicDescription(name, NO_ID, False, {}, None)
-    return {
-        "error_code": code_of(outcome),
-        "name": name,
-        "topic_id": id_of(topic.topic_id),
-        "is_internal": topic.is_internal,
-        "partitions": [_partition(p) for p in topic.partitions.values()],
-        "authorized_operations": None if topic.operations is None else [op.name for op in sorted(topic.operations)],
-    }
+    return Worded(
+        {
+            "error_code": code_of(outcome),
+            "name": name,
+            "topic_id": id_of(topic.topic_id),
+            "is_internal": topic.is_internal,
+            "partitions": [_partition(p) for p in topic.partitions.values()],
+            "authorized_operations": None if topic.operations is None else [op.name for op in sorted(topic.operations)],
+        }
+    )
 
 
 def _partition(p: PartitionDescription) -> dict[str, Any]:
-    return {
-        "error_code": code_of(p.error),
-        "partition_index": p.partition,
-        "leader_id": p.leader,
-        "leader_epoch": p.leader_epoch,
-        "replica_nodes": list(p.replicas),
-        "isr_nodes": list(p.isr),
-        "offline_replicas": list(p.offline),
-    }
+    return Worded(
+        {
+            "error_code": code_of(p.error),
+            "partition_index": p.partition,
+            "leader_id": p.leader,
+            "leader_epoch": p.leader_epoch,
+            "replica_nodes": list(p.replicas),
+            "isr_nodes": list(p.isr),
+            "offline_replicas": list(p.offline),
+        }
+    )
 
 
 def _not_ready(outcome: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gkafka.config import NativeConsumerConfig, build
@@ -85,6 +85,8 @@ OF_GROUPS = (
 )
 """Options that do nothing without a group. Programs give them all the same, from settings that others of theirs share: so it is told, not refused."""
 SHORTEST_INTERVAL_MS = 1
+LONGEST_SESSION_MS = 305000
+"""What the last releases of 1.4 wait for an answer if nothing else is said: a session must be shorter."""
 OLD_POLICIES = {"smallest": "earliest", "largest": "latest"}
 _OTHER_NAMES = {
     **{ours: theirs for theirs, ours in NAMES.items() if ours != theirs},
@@ -111,13 +113,17 @@ def retold(error: KafkaException) -> None:
     options.retold(error, _OTHER_NAMES)
 
 
-def check_options(c: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError for what an option cannot be, also where nothing asks for it yet."""
+def check_options(c: Mapping[str, Any], given: Iterable[str]) -> None:
+    """Raises ConfigurationError for what an option cannot be, also where nothing asks for it yet. given: names of the options that are no defaults."""
     with told_by_name():
         build(NativeConsumerConfig, {**_of_all(c), **native(c, OF_MEMBERS)}, where="KafkaConsumer()")
     if c["group_id"] is not None and c["heartbeat_interval_ms"] >= c["session_timeout_ms"]:
         text = f"heartbeat_interval_ms={c['heartbeat_interval_ms']} with session_timeout_ms={c['session_timeout_ms']}"
         raise ConfigurationError(f"{text}: must be lower, typically a third of it or less")
+    longest = c["request_timeout_ms"] if "request_timeout_ms" in given else LONGEST_SESSION_MS
+    if c["group_id"] is not None and c["session_timeout_ms"] >= longest:
+        text = f"session_timeout_ms={c['session_timeout_ms']} with request_timeout_ms={longest}"
+        raise ConfigurationError(f"{text}: must be lower; give a longer request_timeout_ms, or a shorter session_timeout_ms")
     for name in ("skip_double_compressed_messages", "enable_auto_commit"):
         if not isinstance(c[name], bool):
             raise ConfigurationError(f"{name}={c[name]!r}: must be True or False")

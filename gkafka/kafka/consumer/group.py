@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,10 +12,12 @@ from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.exceptions import (
+    ClientClosedError,
     ConsumerStoppedException,
     CorruptRecordError,
     ForkedClientError,
     KafkaException,
+    KafkaTimeoutError,
     SerializationError,
     has_begun,
 )
@@ -71,7 +74,7 @@ class KafkaConsumer:
     versions isolation_level, group_instance_id, client_rack, allow_auto_create_topics and the sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
     consume_max_bytes: bytes of records, decompressed, that one poll() hands out at most.
     Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable, which is a
-    KafkaTimeoutError, too, if no broker answers (without api_version).
+    KafkaTimeoutError, too, if no broker answers. With api_version nothing is asked here: the first poll() connects, and so does iterating.
     Reference: kafka-python 1.4, KafkaConsumer.
     """
 
@@ -83,7 +86,7 @@ class KafkaConsumer:
         _names(topics)
         configs = hide_secrets(configs, self.DEFAULT_CONFIG)
         self.config = o.merge(self.DEFAULT_CONFIG, configs, "KafkaConsumer()", measured=True)
-        check_options(self.config)
+        check_options(self.config, configs)
         if idle := without_effect(configs, self.config):
             log.warning("KafkaConsumer(): %s: without a group_id this does nothing; give one, or leave it out", ", ".join(idle))
         self._rates = Rates(self.config, weakly(self._now, 0.0))
@@ -93,6 +96,7 @@ class KafkaConsumer:
         self._consumer: Consumer | None = None
         self._leaving: Consumer | None = None
         self._half_left: Consumer | None = None  # who ended it was cut short
+        self._due: deque[tuple[object, Callable[[], Consumer]]] = deque()  # a subscription, and what begins it: one call takes it
         self._autocommit = True  # at the end
         self._unread: set[TopicPartition] = set()  # assigned by hand, and neither read, placed nor asked for yet: a commit places them
         self._listener: ConsumerRebalanceListener | None = None
@@ -173,14 +177,60 @@ class KafkaConsumer:
         paused = self.paused()
         self._drop()
         self._subscribed, self._listener, self._told_of_end = wanted, listener, False
-        try:
+
+        def begin() -> Consumer:
             consumer = self._make(given)
             for tp in consumer.assignment() & stay.keys():
                 consumer.seek(tp, stay[tp])
             consumer.pause(consumer.assignment() & stay.keys() & paused)
+            return consumer
+
+        if not o.asks(self.config):
+            self._due.append((wanted, begin))
+            return
+        try:
+            begin()
         except BaseException:
             self._subscribed = self._listener = None
             raise
+
+    def _begun(self, timeout_s: float) -> Consumer | None:
+        """What reads, for a call that needs it: with api_version, a subscription begins here. None while no broker is reached, or another worker is
+        about to begin. Raises NoBrokersAvailable, a KafkaTimeoutError, too, where no broker can be used, and AuthenticationFailedError."""
+        if self._consumer is not None or not self._due:
+            return self._consumer
+        try:
+            wanted, begin = self._due.popleft()
+        except IndexError:  # another worker has it
+            return None
+        try:
+            o.connect(self._client, timeout_s)
+            made = begin()
+        except BaseException as exc:
+            if self._subscribed is wanted:
+                self._due.append((wanted, begin))
+            if not self._may_pass(exc):
+                raise
+            return None
+        if self._subscribed is not wanted:  # another worker has subscribed to something else, or to nothing
+            self._consumer = None if self._consumer is made else self._consumer
+            made.abandon(0.0)
+        return self._consumer
+
+    def _may_pass(self, error: BaseException) -> bool:
+        """Does the next call that asks for records try again, and say nothing of this?"""
+        if isinstance(error, ClientClosedError):
+            return self._closed
+        return isinstance(error, KafkaTimeoutError) and not isinstance(error, o.UnusableError)
+
+    def _awaited(self, until: float) -> Consumer | None:
+        """The same, as soon as there is one: another worker may subscribe meanwhile."""
+        while (consumer := self._begun(max(0.0, until - self._handler.monotonic()))) is None:
+            left = until - self._handler.monotonic()
+            if left <= 0 or self._closed:
+                return None
+            self._handler.sleep(min(left, TICK_MS / 1000))
+        return consumer
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, without sharing; those that were assigned already go on where they stand. An empty list reads none.
@@ -238,6 +288,7 @@ class KafkaConsumer:
         finally:
             self._consumer = self._leaving = None
             self._unread.clear()
+            self._due.clear()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read: those of assign(), or this member's share, which is empty before it has one."""
@@ -311,11 +362,9 @@ class KafkaConsumer:
             return {TopicPartition(taken[0].topic, taken[0].partition): taken}  # all of one batch that is open
         self._check_open()
         until = self._handler.monotonic() + timeout_ms / 1000
-        while (consumer := self._consumer) is None:
-            left = until - self._handler.monotonic()
-            if left <= 0 or self._closed:
+        if (consumer := self._consumer) is None:
+            if (consumer := self._awaited(until)) is None:
                 return {}
-            self._handler.sleep(min(left, TICK_MS / 1000))  # another worker may subscribe meanwhile
             timeout_ms = max(0.0, 1000 * (until - self._handler.monotonic()))
         self._unread.clear()
         taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
@@ -381,8 +430,7 @@ class KafkaConsumer:
                 left = until - clock()
                 if left <= 0:
                     return
-                if consumer is None:
-                    self._handler.sleep(min(left, TICK_MS / 1000))
+                if consumer is None and (consumer := self._awaited(clock() + min(left, TICK_MS / 1000))) is None:
                     continue
                 record = self._asked(consumer, consumer.consume, min(left * 1000, TICK_MS))
                 if record is None:
@@ -410,9 +458,10 @@ class KafkaConsumer:
     def _of(self, partition: Any) -> tuple[Consumer, TopicPartition]:
         self._check_usable()
         tp = check_partition(partition)
-        if self._consumer is None or tp not in self._consumer.assignment():
+        consumer = self._begun(self._seconds(None))
+        if consumer is None or tp not in consumer.assignment():
             raise ImpossibleState(f"{tp.topic}-{tp.partition} is not assigned to this consumer")
-        return self._consumer, tp
+        return consumer, tp
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from an offset. Raises an AssertionError that is a ValueError, too, for an offset that is none and a partition that is not assigned."""
@@ -430,6 +479,7 @@ class KafkaConsumer:
         self._seek_all(partitions, -1)
 
     def _seek_all(self, partitions: tuple[TopicPartition, ...], offset: int) -> None:
+        self._begun(self._seconds(None))
         chosen = [self._of(one) for one in partitions or sorted(self.assignment())]
         if not chosen:
             raise ImpossibleState("no partitions are assigned to this consumer")

@@ -27,7 +27,7 @@ from gkafka.kafka.metrics.rates import Rates
 from gkafka.kafka.metrics.reporters import Reporters
 from gkafka.kafka.partitioner import DefaultPartitioner
 from gkafka.kafka.producer.future import FutureRecordMetadata
-from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, retold, sizes
+from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, raised, sizes
 from gkafka.kafka.producer.placing import Placing, chooser
 from gkafka.kafka.serializer import as_function
 from gkafka.logs import get_logger
@@ -107,7 +107,7 @@ class KafkaProducer:
         except BaseException:
             self._give_up()
             raise
-        self._producer.answer_with(FutureRecordMetadata, self._refused, retold)
+        self._producer.answer_with(FutureRecordMetadata, self._refused, raised)
         self._producer.retry_what_was_not_sent()  # there it waits for its connection, and `retries` counts what was sent again
         self._placing = (
             Placing(*choosing, self._producer, self._client.cluster.metadata, self.partitions_for) if choosing is not None else None

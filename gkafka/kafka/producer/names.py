@@ -12,7 +12,7 @@ from gkafka.kafka.errors import UnusableCodecError
 from gkafka.wire.produce import ProduceRequest, holds_zstd
 from gkafka.wire.versions import Versions
 
-__all__ = ["NAMES", "OTHER_NAMES", "check_codec", "retold", "sizes"]
+__all__ = ["NAMES", "OTHER_NAMES", "check_codec", "raised", "retold", "sizes"]
 
 NAMES = {
     "compression_type": "compression",
@@ -68,3 +68,10 @@ def check_codec(config: Mapping[str, Any], release: str | None, said: Versions |
 def retold(error: KafkaException) -> None:
     """An error about one of gkafka's options names kafka-python's."""
     options.retold(error, OTHER_NAMES)
+
+
+def raised(error: KafkaException) -> None:
+    """The same for an error that send() is about to raise, or raise what kafka-python has in its place."""
+    retold(error)
+    if (missed := options.not_reached(error)) is not None:
+        raise missed from error
