@@ -10,6 +10,7 @@ import click
 from gkafka.cli.arguments import yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import acting, connection_options
+from gkafka.cli.looking import as_far_as_it_goes, end_in_part
 from gkafka.cli.output import Column, document, json_option, note, table, wants_json
 from gkafka.cli.topics import finish
 
@@ -156,13 +157,16 @@ def create(ctx: click.Context, /, operations: tuple[str, ...], prefixed: bool, d
     kind: Any = resource[0]
     new = [Acl(kind, resource[1], given["principal"], operation, *rest) for operation in operations]  # type: ignore[arg-type]  # words that click has checked
     with acting(ctx) as client:
-        client.admin().create_acls(new)
-    rows = [dict(zip(COLUMNS, (kind, resource[1], rest[2], given["principal"], rest[0], op, rest[1]), strict=True)) for op in operations]
+        failed = as_far_as_it_goes(lambda: client.admin().create_acls(new))[1]
+    refused = {acl.operation.name.lower() for acl in failed}
+    made = [operation for operation in dict.fromkeys(operations) if operation not in refused]
+    rows = [dict(zip(COLUMNS, (kind, resource[1], rest[2], given["principal"], rest[0], op, rest[1]), strict=True)) for op in made]
     if wants_json(ctx):
         document({"done": True, "what": "created", "items": rows})
-        return
-    table(rows, COLUMNS)
-    note("created")
+    else:
+        table(rows, COLUMNS)
+        note("created")
+    end_in_part(failed)
 
 
 @acls.command("delete")
