@@ -360,3 +360,9 @@ def test_pykafkas_reset_shows_what_it_has_reset_while_one_partition_has_no_leade
         else:
             assert [line.split()[:4] for line in told.lines[1:]] == [[b"orders", b"0", b"0", b"1"], [b"orders", b"1", b"0", b"1"]]
         assert {at: one.offset for at, one in cluster.committed("g").items()} == {("orders", 0): 1, ("orders", 1): 1, ("orders", 2): 0}
+
+
+def test_problems_are_shown_beside_the_number_of_all_partitions(stopped: Outage) -> None:
+    told = stopped.ask("topics", "describe", "orders", "--problems").out.decode()
+    assert "  partitions 6  replicas 1" in told
+    assert len([line for line in told.splitlines() if line.endswith("no leader")]) == 2

@@ -243,6 +243,17 @@ def test_nothing_is_said_of_carriage_returns_that_are_known_or_matter_not(cluste
     assert "end in" not in outcome.err
 
 
+def test_carriage_returns_that_end_lines_by_themselves_are_told_as_such(cluster: MockCluster) -> None:
+    data = b"a\rb\rc\r"
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, stdin=data)
+    assert outcome.err.splitlines() == [
+        r"the first line holds several \r, which are part of its record: if they end lines, --delimiter '\r' splits there",
+        "1 record delivered to t",
+    ]
+    assert tool("produce", "t", "-b", cluster.bootstrap, "--delimiter", r"\r", stdin=data).err == "3 records delivered to t\n"
+    assert [r.value for r in stored(cluster)] == [data, b"a", b"b", b"c"]
+
+
 def test_values_in_hex_have_no_carriage_return_and_none_is_told(cluster: MockCluster) -> None:
     outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "hex", stdin=b"61\r\n")
     assert (outcome.code, "\\r" in outcome.err) == (0, False), outcome.err
