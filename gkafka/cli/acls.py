@@ -98,6 +98,11 @@ def _filter(given: dict[str, Any], operation: str | None, pattern: str | None) -
     return AclFilter(**asked)
 
 
+def _named(one: Acl | AclFilter) -> str:
+    """A rule, or what rules are to fit, as an error is about it."""
+    return f"{one.operation.name.lower()} by {one.principal or 'anybody'}"
+
+
 def _row(acl: Acl) -> dict[str, Any]:
     return {
         "resource_type": acl.resource_type.name.lower(),
@@ -166,7 +171,7 @@ def create(ctx: click.Context, /, operations: tuple[str, ...], prefixed: bool, d
     else:
         table(rows, COLUMNS)
         note("created")
-    end_in_part(failed)
+    end_in_part({_named(one): error for one, error in failed.items()})
 
 
 @acls.command("delete")
@@ -183,5 +188,7 @@ def delete(ctx: click.Context, /, operation: str | None, pattern: str | None, ye
     if which == type(which)():
         raise click.UsageError("that would be all rules: say which, as --topic NAME or --principal TYPE:NAME", ctx)
     with acting(ctx) as client:
-        rows = [_row(acl) for acl in client.admin().delete_acls([which], dry_run=not yes)]
+        gone, failed = as_far_as_it_goes(lambda: {which: client.admin().delete_acls([which], dry_run=not yes)})
+    rows = [_row(acl) for acls in gone.values() for acl in acls]
     finish(ctx, rows, COLUMNS, done=yes, what="deleted")
+    end_in_part({_named(one): error for one, error in failed.items()})
