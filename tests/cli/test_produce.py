@@ -481,6 +481,7 @@ def test_one_bad_record_among_good_ones_is_named_by_its_line(cluster: MockCluste
     assert [line.split(":")[:2] for line in told] == [["line 3", " not delivered"], ["line 6", " not delivered"]]
     assert "Compacted topic cannot accept message without key" in told[0]
     assert "6 records delivered to t, 2 not delivered" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("  next: mend what the broker says of these records"), outcome.err
     assert [r.value for r in stored(cluster)] == [b"v%d" % i for i in range(8) if i not in (2, 5)]
 
 
