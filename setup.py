@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
+import runpy
 import sys
 
 from setuptools import Extension, setup
@@ -33,7 +34,9 @@ def extensions() -> list[Extension]:
         if MODE == "cython":
             raise SystemExit("GKAFKA_BUILD=cython needs Cython: pip install 'Cython>=3'") from None
         return []
-    wanted = [Extension("gkafka.records._speed", [RECORDS], depends=PARTS), Extension("gkafka.handlers._locks", [LOCKS])]
+    sources = runpy.run_path("gkafka/records/_sources.py")["sum_of_sources"]("gkafka/records")
+    records = Extension("gkafka.records._speed", [RECORDS], depends=PARTS, define_macros=[("GKAFKA_SOURCES", f'"{sources}"')])
+    wanted = [records, Extension("gkafka.handlers._locks", [LOCKS])]
     if sys.platform.startswith("linux"):  # where recv() itself keeps time
         wanted.append(Extension("gkafka.handlers._syscalls", [SYSCALLS]))
     made: list[Extension] = cythonize(wanted, language_level=3)

@@ -320,7 +320,7 @@ def error_for(code: int, message: str | None = None, **about: Any) -> BrokerErro
         message = shown(message)
     if cls is None:
         return UnknownBrokerError(code, text_of(code, message or "not known to this client", about), **about)
-    return cls(text_of(code, message or cls.__doc__ or "", about), **about)
+    return cls(text_of(code, message or cls.__doc__ or "", about, told=bool(message)), **about)
 
 
 class UnknownError(BrokerError, code=-1, called="UNKNOWN"):

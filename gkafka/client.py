@@ -21,7 +21,7 @@ from gkafka.checks import (
     check_topic_name,
     check_wait,
 )
-from gkafka.cluster import ELECTION_S, Cluster, TopicDict
+from gkafka.cluster import Cluster, TopicDict
 from gkafka.common import IsolationLevel
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, build
 from gkafka.exceptions import ConfigurationError, DeliveryError, UnknownOptionError, error_for
@@ -259,8 +259,7 @@ class KafkaClient:
         """
         asked = _wanted_offsets(wanted)
         level = int(check_isolation("isolation", isolation))
-        election_s = float("inf") if self._cluster.waits_for_hosts else ELECTION_S
-        found = self._cluster.list_offsets(asked, self._deadline(timeout), isolation_level=level, election_s=election_s)
+        found = self._cluster.list_offsets(asked, self._deadline(timeout), isolation_level=level)
         return {key: offsets[0] if offsets else -1 for key, offsets in found.items()}
 
     def fetch_raw(

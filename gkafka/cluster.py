@@ -632,7 +632,9 @@ class Cluster:
                     text = f"topic {topic!r} has no partition {partition}: it has 0 to {len(info.partitions) - 1}"
                     raise UnknownTopicOrPartition(text, **about)
                 if self._handler.monotonic() >= patience:
-                    raise LeaderNotFoundError(f"{topic}-{partition} has no leader at the moment", **about)
+                    replicas = list(info.partitions[partition].replicas)
+                    text = f"{topic}-{partition} has no leader at the moment: see which of its replicas' brokers {replicas} are down"
+                    raise LeaderNotFoundError(text, **about)
             self.metadata.invalidate()
             return False
 
@@ -779,7 +781,7 @@ class Cluster:
         max_offsets: int = 1,
         isolation_level: int = 0,
         records: dict[tuple[str, int], tuple[int, int]] | None = None,
-        election_s: float = float("inf"),
+        patient: bool = False,
     ) -> dict[tuple[str, int], list[int]]:
         """Offsets for timestamps: -1 the end, -2 the beginning, else ms since the epoch: the first record at or after it. -3 is the record with the
         largest timestamp (Kafka 3.0), -4 the beginning of what the broker itself has (3.5), -5 the last that is in remote storage (3.9): for a broker that does
@@ -787,9 +789,11 @@ class Cluster:
 
         Brokers before 0.10.1 answer a list for a timestamp (at most max_offsets); newer ones one offset, [] where no record is that new.
         records: takes in (timestamp, leader epoch) of the records at these offsets, -1 for what the broker does not tell.
-        election_s: as of wait_for_leader(), which then raises LeaderNotFoundError.
+        Raises LeaderNotFoundError as soon as brokers have said for ELECTION_S that a partition has no leader. patient: of who begins to read there,
+        and waits for a leader as for anything else, until the deadline; so does all of a cluster that waits_for_hosts.
         """
         deadline = self._deadline(None) if deadline is None else deadline
+        election_s = float("inf") if patient or self.waits_for_hosts else ELECTION_S
         found: dict[tuple[str, int], list[int]] = {}
 
         def attempt() -> None:

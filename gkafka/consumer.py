@@ -366,7 +366,10 @@ class Consumer:
         return found if self._share is None else self._share.explain(found)
 
     def offsets_for_times(self, wanted: Mapping[Any, int], *, timeout: float | None = None) -> dict[TopicPartition, int]:
-        """(topic, partition) -> ms since the epoch, to the offset of the first record at or after that; -1 where there is none."""
+        """(topic, partition) -> ms since the epoch, to the offset of the first record at or after that; -1 where there is none.
+
+        Raises LeaderNotFoundError as soon as brokers have said for a second that a partition has no leader.
+        """
         asked = {_partition(key): check_timestamp("timestamp", at) for key, at in check_mapping("wanted", wanted, EXAMPLE).items()}
         level = 1 if self._config.isolation_level == "read_committed" else 0
         deadline = self._handler.monotonic() + self._timeout_s(timeout)

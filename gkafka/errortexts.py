@@ -76,12 +76,17 @@ OF_API = {
 """By request and error code, where that tells which right is missing."""
 
 
-def text_of(code: int, meaning: str, about: dict[str, Any]) -> str:
-    """ "Fetch t-0 offset 50: error 1: <meaning>; <what to do next>". about: the attributes that a KafkaException takes."""
+OF_SILENCE = {87}
+"""Codes whose next step is a guess: left out where the broker says in its own words what is wrong."""
+
+
+def text_of(code: int, meaning: str, about: dict[str, Any], *, told: bool = False) -> str:
+    """ "Fetch t-0 offset 50: error 1: <meaning>; <what to do next>". about: the attributes that a KafkaException takes.
+    told: the meaning is the broker's own text."""
     where = " ".join(filter(None, (about.get("api"), _place(about), _group(about), _broker(about))))
     parts = [where] if where else []
     said = " ".join(meaning.split()).rstrip(".")
-    advice = OF_API.get((about.get("api") or "", code)) or NEXT_STEPS.get(code)
+    advice = OF_API.get((about.get("api") or "", code)) or (None if told and code in OF_SILENCE else NEXT_STEPS.get(code))
     return ": ".join([*parts, f"error {code}", f"{said}; {advice}" if advice else f"{said}."])
 
 

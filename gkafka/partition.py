@@ -66,6 +66,7 @@ class Partition:
 
         Brokers before 0.10.1 answer segment starts from before the time, as documented. Newer ones know one answer: the offset of the
         first record at or after the time, the end of the log where there is none.
+        Raises LeaderNotFoundError as soon as brokers have said for a second that the partition has no leader.
         """
         limits = self.topic.fetch_offset_limits_of([self._id], offsets_before, max_offsets)
         return limits[self._id]

@@ -547,10 +547,10 @@ class SimpleConsumer:
         looked_up = {self._tp(p) for p, value in places.items() if isinstance(value, datetime) or not 0 <= value < FIRST_TIMESTAMP_MS}
         times = {(tp.topic, tp.partition): wanted[tp] for tp in looked_up}
         try:
-            found = self._cluster.list_offsets(times) if times else {}
+            found = self._cluster.list_offsets(times, patient=True) if times else {}
             later = [tp for tp in looked_up if not found.get(tp)]
             if later:
-                found = {**found, **self._cluster.list_offsets(dict.fromkeys(later, OffsetType.LATEST))}
+                found = {**found, **self._cluster.list_offsets(dict.fromkeys(later, OffsetType.LATEST), patient=True)}
         except KafkaException as exc:
             if not exc.retriable:
                 raise

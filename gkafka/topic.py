@@ -74,7 +74,10 @@ class Topic:
 
     # -- offsets -----------------------------------------------------------------------------------------------------------
     def fetch_offset_limits(self, offsets_before: datetime | int, max_offsets: int = 1) -> dict[int, OffsetPartitionResponse]:
-        """Per partition the offsets from before a time; see Partition.fetch_offset_limit."""
+        """Per partition the offsets from before a time; see Partition.fetch_offset_limit.
+
+        Raises LeaderNotFoundError as soon as brokers have said for a second that one of the partitions has no leader.
+        """
         limits = self.fetch_offset_limits_of(self.partitions, offsets_before, max_offsets)
         from gkafka.protocol import OffsetPartitionResponse  # only for whoever asks
 

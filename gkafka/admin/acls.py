@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gkafka.admin.arguments import check_enum, items_of
 from gkafka.admin.enums import AclOperation, PatternType, Permission, ResourceType, known
-from gkafka.admin.requests import Subject
+from gkafka.admin.requests import Subject, parts_of
 from gkafka.checks import check_name
 from gkafka.exceptions import ConfigurationError, KafkaException, error_for
 from gkafka.wire.access import AclCreation, CreateAclsRequest, DeleteAclsFilter, DeleteAclsRequest, DescribeAclsRequest
@@ -78,20 +78,29 @@ class AclsAdmin(Subject):
     def delete_acls(self, filters: Iterable[AclFilter | Acl], *, dry_run: bool = True, timeout: float | None = None) -> list[Acl]:
         """The ACLs that fit one of the filters; dry_run=False deletes them. An Acl fits itself alone.
 
-        Returns what would be, or was, deleted. Item errors: SecurityDisabled, ClusterAuthorizationFailed, ...
+        Returns what would be, or was, deleted. Item errors, by filter, or by Acl where a single one was not deleted: SecurityDisabled,
+        ClusterAuthorizationFailed, ... `results` of an AdminError: of each filter that was answered the ACLs that were deleted.
         """
         wanted = [_filter(AclFilter(*one) if isinstance(one, Acl) else one) for one in items_of("filters", filters)]
         deadline = self._requests.begin(timeout)
         if dry_run:
             return sorted({acl for one in wanted for acl in self.list_acls(one, timeout=self._requests.left(deadline))})
 
-        def attempt(left: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaException]:
+        def attempt(left: list[AclFilter]) -> dict[AclFilter, dict[Acl, KafkaException | None] | KafkaException]:
             response, controller = self._requests.controller(
                 DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter_fields(one)) for one in left]), deadline
             )
             return {one: _deleted(result, controller) for one, result in zip(left, response.filter_results, strict=False)}
 
-        gone = self._requests.settle("deleting ACLs", wanted, attempt, deadline)
+        answered, errors = parts_of(lambda: self._requests.settle("deleting ACLs", wanted, attempt, deadline))
+        failed: dict[Any, KafkaException] = dict(errors)
+        gone: dict[Any, list[Acl]] = {}
+        for one, acls in answered.items():
+            failed |= {acl: error for acl, error in acls.items() if error is not None}
+            deleted = [acl for acl, error in acls.items() if error is None]
+            if deleted or not acls:
+                gone[one] = deleted
+        self._requests.all_or_error("deleting ACLs", failed, gone)
         return sorted({acl for acls in gone.values() for acl in acls})
 
 
@@ -157,12 +166,13 @@ def _filter_fields(asked: AclFilter) -> dict[str, Any]:
     }
 
 
-def _deleted(result: Any, broker: str) -> list[Acl] | KafkaException:
+def _deleted(result: Any, broker: str) -> dict[Acl, KafkaException | None] | KafkaException:
+    """The ACLs that fit a filter, and why one of them was not deleted."""
     about = {"broker": broker, "api": "DeleteAcls"}
-    error = error_for(result.error_code, result.error_message, **about)
-    for acl in result.matching_acls:
-        error = error or error_for(acl.error_code, acl.error_message, **about)
-    return error or [_told(a.resource_type, a.resource_name, a.pattern_type, a) for a in result.matching_acls]
+    return error_for(result.error_code, result.error_message, **about) or {
+        _told(a.resource_type, a.resource_name, a.pattern_type, a): error_for(a.error_code, a.error_message, **about)
+        for a in result.matching_acls
+    }
 
 
 def _told(kind: int, name: str, pattern: int, acl: Any) -> Acl:

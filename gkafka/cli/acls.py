@@ -10,6 +10,7 @@ import click
 from gkafka.cli.arguments import yes_option
 from gkafka.cli.commands import group
 from gkafka.cli.connection import acting, connection_options
+from gkafka.cli.looking import as_far_as_it_goes, end_in_part
 from gkafka.cli.output import Column, document, json_option, note, table, wants_json
 from gkafka.cli.topics import finish
 
@@ -97,6 +98,11 @@ def _filter(given: dict[str, Any], operation: str | None, pattern: str | None) -
     return AclFilter(**asked)
 
 
+def _named(one: Acl | AclFilter) -> str:
+    """A rule, or what rules are to fit, as an error is about it."""
+    return f"{one.operation.name.lower()} by {one.principal or 'anybody'}"
+
+
 def _row(acl: Acl) -> dict[str, Any]:
     return {
         "resource_type": acl.resource_type.name.lower(),
@@ -156,13 +162,16 @@ def create(ctx: click.Context, /, operations: tuple[str, ...], prefixed: bool, d
     kind: Any = resource[0]
     new = [Acl(kind, resource[1], given["principal"], operation, *rest) for operation in operations]  # type: ignore[arg-type]  # words that click has checked
     with acting(ctx) as client:
-        client.admin().create_acls(new)
-    rows = [dict(zip(COLUMNS, (kind, resource[1], rest[2], given["principal"], rest[0], op, rest[1]), strict=True)) for op in operations]
+        failed = as_far_as_it_goes(lambda: client.admin().create_acls(new))[1]
+    refused = {acl.operation.name.lower() for acl in failed}
+    made = [operation for operation in dict.fromkeys(operations) if operation not in refused]
+    rows = [dict(zip(COLUMNS, (kind, resource[1], rest[2], given["principal"], rest[0], op, rest[1]), strict=True)) for op in made]
     if wants_json(ctx):
         document({"done": True, "what": "created", "items": rows})
-        return
-    table(rows, COLUMNS)
-    note("created")
+    else:
+        table(rows, COLUMNS)
+        note("created")
+    end_in_part({_named(one): error for one, error in failed.items()})
 
 
 @acls.command("delete")
@@ -179,5 +188,7 @@ def delete(ctx: click.Context, /, operation: str | None, pattern: str | None, ye
     if which == type(which)():
         raise click.UsageError("that would be all rules: say which, as --topic NAME or --principal TYPE:NAME", ctx)
     with acting(ctx) as client:
-        rows = [_row(acl) for acl in client.admin().delete_acls([which], dry_run=not yes)]
+        gone, failed = as_far_as_it_goes(lambda: {which: client.admin().delete_acls([which], dry_run=not yes)})
+    rows = [_row(acl) for acls in gone.values() for acl in acls]
     finish(ctx, rows, COLUMNS, done=yes, what="deleted")
+    end_in_part({_named(one): error for one, error in failed.items()})

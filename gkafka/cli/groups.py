@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin, GroupDescription
+    from gkafka.cli.lag import PartitionLag
 
 __all__ = ["groups"]
 
@@ -88,11 +90,19 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
     with looking(ctx) as look:
         about = described(look, names)
         rows_of, unknown_of = behind(look, about.values())
-    found = [{**_head(g), "partitions": rows_of[g.group], "problem": why(unknown_of.get(g.group))} for g in about.values()]
     if wants_json(ctx):
-        document(found)
+        document(
+            [
+                {
+                    **_head(g),
+                    "partitions": [row._asdict() for row in rows_of[g.group]],
+                    "problem": why(unknown_of.get(g.group)),
+                }
+                for g in about.values()
+            ]
+        )
     else:
-        _show(found)
+        _show(about.values(), rows_of)
     look.end()
 
 
@@ -106,14 +116,15 @@ def described(look: Look, names: tuple[str, ...]) -> dict[str, GroupDescription]
     return look.more(listed, look.admin.describe_groups, listed, HALF, gone=GroupIdNotFound)[0]
 
 
-def _show(found: list[dict[str, Any]]) -> None:
-    for position, told in enumerate(found):
+def _show(about: Iterable[GroupDescription], rows_of: Mapping[str, list[PartitionLag]]) -> None:
+    for position, g in enumerate(about):
+        rows = rows_of[g.group]
         if position:
             write("")
-        _show_head(told)
-        if told["partitions"]:
-            table(told["partitions"], LAG_COLUMNS)
-        for line in beyond(told["group"], told["partitions"]):
+        _show_head(_head(g), total_of(rows))
+        if rows:
+            table([row._asdict() for row in rows], LAG_COLUMNS)
+        for line in beyond(g.group, rows):
             write(line)
 
 
@@ -129,10 +140,9 @@ def _head(about: GroupDescription) -> dict[str, Any]:
     }
 
 
-def _show_head(told: dict[str, Any]) -> None:
+def _show_head(told: dict[str, Any], lag: int | None) -> None:
     write(styled(clean(told["group"]), None, bold=True) + "  " + styled(clean(told["state"]), _colour(told["state"])))
     more = [f"{name} {clean(told[name])}" for name in ("type", "assignor", "coordinator", "members") if told[name] is not None]
-    lag = total_of(told["partitions"])
     write("  " + "  ".join([*more, *([f"lag {lag}"] if lag is not None else [])]))
 
 

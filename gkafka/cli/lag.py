@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count as count_up
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gkafka.exceptions import KafkaException
     from gkafka.skins import Handler
 
-__all__ = ["LAG_COLUMNS", "behind", "beyond", "lag", "total_of"]
+__all__ = ["LAG_COLUMNS", "PartitionLag", "behind", "beyond", "lag", "total_of"]
 
 HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 """What was on the terminal before can still be scrolled back to."""
@@ -57,14 +57,74 @@ LAG_COLUMNS: list[Column | str] = ["topic", "partition", "committed", "end", LAG
 
 
 # -- what groups are behind ------------------------------------------------------------------------------------------------------
+class PartitionLag(NamedTuple):
+    """What a group is behind on a partition. committed: None where nothing is; end: None where it cannot be told;
+    lag: None for either, negative where what is committed lies beyond the end of the log. client, host, member: of the
+    member that has the partition. problem: why something cannot be told.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    lag: int | None
+    client: str | None
+    host: str | None
+    member: str | None
+    problem: str | None
+
+    @classmethod
+    def of(cls, tp: Any, committed: int, end: int | None, owner: Any = None, problem: KafkaException | None = None) -> PartitionLag:
+        """committed: -1 where nothing is. owner: the member that has the partition."""
+        return cls(
+            topic=tp[0],
+            partition=tp[1],
+            committed=committed if committed >= 0 else None,
+            end=end,
+            lag=end - committed if end is not None and committed >= 0 else None,
+            client=owner.client_id if owner is not None else None,
+            host=owner.host if owner is not None else None,
+            member=owner.member_id if owner is not None else None,
+            problem=why(problem),
+        )
+
+
+class GroupLag(NamedTuple):
+    """What a group is behind. state, members: None where the group cannot be described. unknown: partitions of which something
+    cannot be told, None where it is not known which partitions there are. problem: why the group cannot be looked at.
+    """
+
+    group: str
+    state: str | None
+    members: int | None
+    lag: int | None
+    unknown: int | None
+    partitions: list[PartitionLag]
+    problem: str | None
+
+    @classmethod
+    def of(cls, name: str, about: GroupDescription | None, rows: list[PartitionLag], problem: KafkaException | None) -> GroupLag:
+        """about: None if the group cannot be described."""
+        return cls(
+            group=name,
+            state=about.state if about is not None else None,
+            members=len(about.members) if about is not None else None,
+            lag=total_of(rows),
+            unknown=sum(1 for row in rows if row.problem is not None) if problem is None else None,
+            partitions=rows,
+            problem=why(problem),
+        )
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**self._asdict(), "partitions": [row._asdict() for row in self.partitions]}
+
+
 def behind(
     look: Look, groups: Iterable[GroupDescription], topics: tuple[str, ...] = ()
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, KafkaException]]:
+) -> tuple[dict[str, list[PartitionLag]], dict[str, KafkaException]]:
     """(rows of each group, why it cannot be told what a group has committed). A row for each partition of the topics that the group has committed
-    anything of, or that a member has a part of.
-
-    committed: None where nothing is, end: None where that cannot be told, as of a partition without a leader; lag: None for either; negative where
-    what is committed lies beyond the end of the log. problem: why something cannot be told. topics: only these.
+    anything of, or that a member has a part of. topics: only these.
     """
     about = {g.group: g for g in groups}
     committed, failed, unknown_of = _committed(look, list(about))  # before the ends: a group that is reading is never beyond them
@@ -81,22 +141,8 @@ def behind(
         owners = {tp: member for member in about[name].members for tp in member.partitions or ()}
         all_of = sorted({*known, *(tp for topic in {tp[0] for tp in known} for tp in of_topic.get(topic, ()))})
         why_not = dict.fromkeys(all_of, unknown_of[name]) if name in unknown_of else {**unknown, **failed[name]}
-        found[name] = [_row(tp, committed[name].get(tp, -1), ends.get(tp), owners.get(tp), why_not.get(tp)) for tp in all_of]
+        found[name] = [PartitionLag.of(tp, committed[name].get(tp, -1), ends.get(tp), owners.get(tp), why_not.get(tp)) for tp in all_of]
     return found, unknown_of
-
-
-def _row(tp: Any, committed: int, end: int | None, owner: Any, problem: KafkaException | None) -> dict[str, Any]:
-    return {
-        "topic": tp[0],
-        "partition": tp[1],
-        "committed": committed if committed >= 0 else None,
-        "end": end,
-        "lag": end - committed if end is not None and committed >= 0 else None,
-        "client": owner.client_id if owner is not None else None,
-        "host": owner.host if owner is not None else None,
-        "member": owner.member_id if owner is not None else None,
-        "problem": why(problem),
-    }
 
 
 def _committed(
@@ -132,26 +178,26 @@ def _ends(look: Look, wanted: list[Any]) -> tuple[dict[Any, int], dict[Any, Kafk
     return look.more(wanted, look.admin.list_offsets, dict.fromkeys(wanted, -1))
 
 
-def total_of(rows: list[dict[str, Any]]) -> int | None:
+def total_of(rows: list[PartitionLag]) -> int | None:
     """How far all rows are behind together, None where none tells. One beyond its end takes nothing off the others."""
-    known = [max(0, row["lag"]) for row in rows if row["lag"] is not None]
+    known = [max(0, row.lag) for row in rows if row.lag is not None]
     return sum(known) if known else None
 
 
-def beyond(group: str, rows: list[dict[str, Any]]) -> list[str]:
+def beyond(group: str, rows: list[PartitionLag]) -> list[str]:
     """Lines about partitions whose committed offset lies beyond the end of the log, and what to do."""
-    found = [row for row in rows if row["lag"] is not None and row["lag"] < 0]
+    found = [row for row in rows if row.lag is not None and row.lag < 0]
     if not found:
         return []
     told = [
-        f"{quoted(group)}: committed {row['committed']} of {clean(row['topic'])}:{row['partition']}, beyond the end of the log, {row['end']}"
+        f"{quoted(group)}: committed {row.committed} of {clean(row.topic)}:{row.partition}, beyond the end of the log, {row.end}"
         for row in found[:MOST]
     ]
     if len(found) > MOST:
         told.append(f"{quoted(group)}: ... and {len(found) - MOST} more partitions")
     numbers: dict[str, list[str]] = {}
     for row in found:
-        numbers.setdefault(row["topic"], []).append(str(row["partition"]))
+        numbers.setdefault(row.topic, []).append(str(row.partition))
     topics = " ".join(f"--topic {clean(topic)}:{','.join(those)}" for topic, those in numbers.items())
     return [
         *told,
@@ -247,7 +293,7 @@ def _telling_of_silence(handler: Handler, since: str) -> Iterator[None]:
         teller.join()
 
 
-def _look(look: Look, names: tuple[str, ...], topics: tuple[str, ...]) -> list[dict[str, Any]]:
+def _look(look: Look, names: tuple[str, ...], topics: tuple[str, ...]) -> list[GroupLag]:
     from gkafka.exceptions import GroupIdNotFound
 
     admin = look.admin
@@ -257,61 +303,44 @@ def _look(look: Look, names: tuple[str, ...], topics: tuple[str, ...]) -> list[d
         listed = [g.group for g in look.groups().values() if g.protocol_type in ("consumer", "")]
         about, failed = look.more(listed, admin.describe_groups, listed, HALF, gone=GroupIdNotFound)
     rows_of, unknown_of = behind(look, about.values(), topics)
-    found = [
-        {
-            "group": g.group,
-            "state": g.state,
-            "members": len(g.members),
-            "lag": total_of(rows),
-            "unknown": sum(1 for row in rows if row["problem"] is not None) if g.group not in unknown_of else None,
-            "partitions": rows,
-            "problem": why(unknown_of.get(g.group)),
-        }
-        for g in about.values()
-        for rows in [rows_of[g.group]]
-        if rows or names or not topics or g.group in unknown_of
-    ]
-    found += [
-        {"group": name, "state": None, "members": None, "lag": None, "partitions": [], "problem": why(error)}
-        for name, error in failed.items()
-    ]
-    if topics and not any(one["partitions"] for one in found):
+    found = [GroupLag.of(name, about.get(name), rows_of.get(name, []), {**unknown_of, **failed}.get(name)) for name in (*about, *failed)]
+    shown = [one for one in found if one.partitions or names or not topics or one.problem is not None]
+    if topics and not any(one.partitions for one in shown):
         look.named(near_topics, admin.describe_topics, topics)  # raises for a name that is misspelt
-    return sorted(found, key=lambda one: str(one["group"])) if not names else found
+    return sorted(shown, key=lambda one: one.group) if not names else shown
 
 
-def _tells(found: list[dict[str, Any]]) -> bool:
+def _tells(found: list[GroupLag]) -> bool:
     """Is it known of any group what it has committed? Where it is of none, nothing was found out of what was asked for."""
-    return not found or any(one["problem"] is None for one in found)
+    return not found or any(one.problem is None for one in found)
 
 
-def _show(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
+def _show(found: list[GroupLag], as_json: bool, each: bool) -> None:
     if as_json:
-        document(found)
+        document([one.told() for one in found])
     else:
         for line in _lines(found, each):
             write(line)
 
 
-def _lines(found: list[dict[str, Any]], each: bool) -> list[str]:
-    more = [line for one in found for line in beyond(one["group"], one["partitions"])]
+def _lines(found: list[GroupLag], each: bool) -> list[str]:
+    more = [line for one in found for line in beyond(one.group, one.partitions)]
     if not each:
-        unknown = ["unknown"] if any(one["unknown"] != 0 for one in found) else []
-        return [*lines_of(found, ["group", "state", "members", LAG, *unknown]), *more]
-    rows = [{"group": one["group"], **row} for one in found for row in one["partitions"]]
+        unknown = ["unknown"] if any(one.unknown != 0 for one in found) else []
+        return [*lines_of([one._asdict() for one in found], ["group", "state", "members", LAG, *unknown]), *more]
+    rows = [{"group": one.group, **row._asdict()} for one in found for row in one.partitions]
     lines = lines_of(rows, ["group", *LAG_COLUMNS])
-    return [*lines, *(f"{quoted(one['group'])}: {_summed_up(one)}" for one in found), *more]
+    return [*lines, *(f"{quoted(one.group)}: {_summed_up(one)}" for one in found), *more]
 
 
-def _summed_up(one: dict[str, Any]) -> str:
-    if one["problem"] is not None:
-        return "cannot be looked at" if one["state"] is None else "what it has committed cannot be told"
-    rows = one["partitions"]
-    without = sum(1 for row in rows if row["committed"] is None and row["problem"] is None)
-    if without == len(rows):
+def _summed_up(one: GroupLag) -> str:
+    if one.problem is not None:
+        return "cannot be looked at" if one.state is None else "what it has committed cannot be told"
+    without = sum(1 for row in one.partitions if row.committed is None and row.problem is None)
+    if without == len(one.partitions):
         return "nothing committed"
-    parts = [f"lag {one['lag']}"] if one["lag"] is not None else []
-    parts += [f"not known of {counted(one['unknown'], 'partition')}"] if one["unknown"] else []
+    parts = [f"lag {one.lag}"] if one.lag is not None else []
+    parts += [f"not known of {counted(one.unknown or 0, 'partition')}"] if one.unknown else []
     return "; ".join([*parts, *([f"nothing committed of {counted(without, 'partition')}"] if without else [])])
 
 
@@ -321,10 +350,10 @@ def _now() -> str:
     return as_time(int(time() * 1000))
 
 
-def _show_again(found: list[dict[str, Any]], as_json: bool, each: bool) -> None:
+def _show_again(found: list[GroupLag], as_json: bool, each: bool) -> None:
     now = _now()
     if as_json:
-        json_line({"time": now, "groups": found})
+        json_line({"time": now, "groups": [one.told() for one in found]})
     else:
         lines = [now, *_lines(found, each)]
         drawn = on_terminal()

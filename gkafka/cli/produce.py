@@ -247,7 +247,9 @@ def _telling_of_windows(blocks: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
             note(
                 "the first line begins with a byte order mark (EF BB BF), which is part of its record: take it off the file if it is not meant"
             )
-        if block[0].endswith(b"\r"):
+        if block[0].endswith(b"\r") and b"\r" in block[0][:-1]:
+            note("the first line holds several \\r, which are part of its record: if they end lines, --delimiter '\\r' splits there")
+        elif block[0].endswith(b"\r"):
             note("the lines end in \\r\\n, and each \\r is part of its record: --delimiter '\\r\\n' takes both off")
         yield block
         yield from blocks
@@ -397,7 +399,7 @@ class Report:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.accepted = self.delivered = self.bad = self.failed = 0
+        self.accepted = self.delivered = self.bad = self.failed = self._refused = 0
         self._bad: list[dict[str, Any]] = []
         self._failed: list[dict[str, Any]] = []
 
@@ -415,7 +417,10 @@ class Report:
 
     def not_delivered(self, number: int, error: BaseException) -> None:
         """No broker has it, or nobody knows."""
+        from gkafka.exceptions import InvalidRecord
+
         self.failed += 1
+        self._refused += isinstance(error, InvalidRecord)
         if self.failed <= TOLD:
             self._failed.append({"line": number, "error": str(error)})
             note(f"line {number}: not delivered: {in_tools_words(str(error))}")
@@ -440,5 +445,7 @@ class Report:
         note(", ".join([done, *filter(None, beside)]))
         if self.bad:
             note("  next: mend the bad lines and give them alone: the others need not be written again")
+        elif self.failed and self.failed == self._refused:
+            note("  next: mend what the broker says of these records and give them alone: the others need not be written again")
         elif self.failed:
             note(f"  next: kafka-tools doctor --topic {self.topic} --write tries one record")

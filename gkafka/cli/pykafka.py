@@ -14,7 +14,7 @@ import click
 from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_time
 from gkafka.cli.commands import command
 from gkafka.cli.connection import CONSUMER, acting, connect, connection_options, connection_options_of, in_time, lift, settings_of
-from gkafka.cli.looking import HALF, Look, looking, why
+from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
 from gkafka.cli.pipes import FullWriter
 from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
@@ -22,7 +22,6 @@ from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT
 if TYPE_CHECKING:
     from gkafka.admin import Admin
     from gkafka.common import TopicPartition
-    from gkafka.exceptions import KafkaException
 
 __all__ = [
     "consume_topic",
@@ -114,7 +113,7 @@ def print_offsets(ctx: click.Context, topic: str, offset: int) -> None:
     with looking(ctx) as look:
         wanted = _partitions_of(look, topic)
         found, failed = look.named(near_topics, look.admin.list_offsets, dict.fromkeys(wanted, offset))
-    rows = [{"partition": tp[1], "offset": found[tp] if found.get(tp, -1) >= 0 else None, **_problem(failed.get(tp))} for tp in wanted]
+    rows = [{"partition": tp[1], "offset": found[tp] if found.get(tp, -1) >= 0 else None, **_problem(why(failed.get(tp)))} for tp in wanted]
     document(rows) if wants_json(ctx) else table(rows, ["partition", "offset"])
     look.end()
 
@@ -126,9 +125,9 @@ def _partitions_of(look: Look, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in about[topic].partitions]
 
 
-def _problem(error: KafkaException | None) -> dict[str, str | None]:
+def _problem(text: str | None) -> dict[str, str]:
     """Of the rows alone that have one: the others are as pykafka's users know them."""
-    return {} if error is None else {"problem": why(error)}
+    return {} if text is None else {"problem": text}
 
 
 @command("print_consumer_lag")
@@ -141,7 +140,7 @@ def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> N
     """What a group is behind on a topic. Newer: lag GROUP --topic TOPIC."""
     from functools import partial
 
-    from gkafka.cli.lag import beyond, total_of
+    from gkafka.cli.lag import PartitionLag, beyond, total_of
 
     with looking(ctx) as look:
         wanted = _partitions_of(look, topic)
@@ -150,25 +149,26 @@ def print_consumer_lag(ctx: click.Context, topic: str, consumer_group: str) -> N
         if not failed and all(at.offset < 0 for at in committed.values()):
             look.named(near_groups, look.admin.describe_groups, [consumer_group], HALF)  # raises where there is no such group
         latest, unknown = look.more(wanted, look.admin.list_offsets, dict.fromkeys(wanted, -1))
-    offsets = {tp: at.offset for tp, at in committed.items() if at.offset >= 0}
+    problems = {**unknown, **failed}
+    offsets = {tp: at.offset for tp, at in committed.items()}
+    found = [PartitionLag.of(tp, offsets.get(tp, -1), latest.get(tp), problem=problems.get(tp)) for tp in wanted]
     rows = [
         {
-            "partition": tp.partition,
-            "lag": latest[tp] - offsets[tp] if tp in latest and tp in offsets else None,
-            "latest_offset": latest.get(tp),
-            "current_offset": offsets.get(tp),
-            **_problem(failed.get(tp) or unknown.get(tp)),
+            "partition": one.partition,
+            "lag": one.lag,
+            "latest_offset": one.end,
+            "current_offset": one.committed,
+            **_problem(one.problem),
         }
-        for tp in wanted
+        for one in found
     ]
-    total = total_of(rows) or 0
+    total = total_of(found) or 0
     if wants_json(ctx):
         document({"topic": topic, "group": consumer_group, "lag": total, "partitions": rows})
     else:
         table(rows, ["partition", "lag", "latest_offset", "current_offset"])
         write(f"\n Total lag: {total:,} messages.")
-        told = [{"topic": topic, "committed": row["current_offset"], "end": row["latest_offset"], **row} for row in rows]
-        for line in beyond(consumer_group, told):
+        for line in beyond(consumer_group, found):
             note(line)
     look.end()
 
@@ -252,12 +252,14 @@ def reset_offsets(ctx: click.Context, topic: str, consumer_group: str, offset: i
     with acting(ctx) as client:
         admin = client.admin()
         with near_topics(admin):
-            rows = plan_rows(admin.reset_group_offsets(consumer_group, [topic], dry_run=False, **rule))
+            plan, failed = as_far_as_it_goes(lambda: admin.reset_group_offsets(consumer_group, [topic], dry_run=False, **rule))
+    rows = plan_rows(plan)
     if wants_json(ctx):
         document({"done": True, "what": "reset", "group": consumer_group, "items": rows})
-        return
-    table(rows, PLAN)
-    note("reset" if any(row["before"] is not None for row in rows) else "reset; nothing was committed of this topic before")
+    else:
+        table(rows, PLAN)
+        note("reset" if any(row["before"] is not None for row in rows) else "reset; nothing was committed of this topic before")
+    end_in_part(failed)
 
 
 @command("create_topic")

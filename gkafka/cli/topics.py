@@ -95,6 +95,7 @@ def describe(ctx: click.Context, names: tuple[str, ...], offsets: bool, problems
     """Partitions, leaders, replicas, and what is configured. Without names: of all topics."""
     with looking(ctx) as look:
         found = described(look, names, offsets=offsets)
+    totals = {topic["topic"]: len(topic["partitions"]) for topic in found}
     if problems:
         for topic in found:
             topic["partitions"] = [p for p in topic["partitions"] if p["problem"] is not None]
@@ -102,7 +103,7 @@ def describe(ctx: click.Context, names: tuple[str, ...], offsets: bool, problems
     if wants_json(ctx):
         document(found)
     else:
-        _show_topics(found)
+        _show_topics(found, totals)
     look.end()
 
 
@@ -178,12 +179,13 @@ def _add_ends(look: Look, rows_of: dict[str, list[dict[str, Any]]]) -> None:
         row["earliest"], row["latest"] = earliest.get(tp), latest.get(tp)
 
 
-def _show_topics(found: list[dict[str, Any]]) -> None:
+def _show_topics(found: list[dict[str, Any]], totals: Mapping[str, int]) -> None:
+    """totals: how many partitions each topic has, whether they are shown or not."""
     for position, topic in enumerate(found):
         if position:
             write("")
         write(styled(clean(topic["topic"]), None, bold=True))
-        told = [("id", topic["id"]), ("partitions", len(topic["partitions"])), ("replicas", topic["replicas"])]
+        told = [("id", topic["id"]), ("partitions", totals[topic["topic"]]), ("replicas", topic["replicas"])]
         write("  " + "  ".join(f"{name} {value}" for name, value in told if value is not None))
         for name, value in (topic["configs"] or {}).items():
             write(f"  {clean(name)}={clean(value)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gkafka.checks import check_time_left
 from gkafka.kafka.errors import KafkaTimeoutError, WrongTypeError
 from gkafka.logs import get_logger
-from gkafka.records._results import not_for_asyncio
+from gkafka.records._results import not_for_asyncio, not_for_executors
 from gkafka.skins import Handler, resolve_handler
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class Outcomes:
     def _asyncio_future_blocking(self) -> NoReturn:
         """What asyncio looks at in whatever it is to wait for: wrap_future(), gather() and their like raise the same."""
         raise not_for_asyncio("future.get")
+
+    @property
+    def _condition(self) -> NoReturn:
+        """What concurrent.futures takes of whatever it is to wait for."""
+        raise not_for_executors("future.get")
 
     @property
     def value(self) -> Any:

@@ -32,6 +32,7 @@ log = get_logger(__name__)
 LONGEST_ANSWER = 1 << 18  # bytes, headers included
 LIFETIME_S = 60.0  # of a token whose endpoint does not say
 LONGEST_TEXT = 200  # characters of its own words that an error repeats
+FOR_A_MOMENT = ("slow_down", "temporarily_unavailable", "server_error")  # errors that say nothing against the client
 CHECK = (
     "check sasl_oauth_client_id, its secret and the scope; some endpoints want sasl_oauth_audience, or the secret in the form: "
     "sasl_oauth_client_auth='client_secret_post'"
@@ -133,7 +134,7 @@ class TokenEndpoint(Tokens):
 
     def _read(self, status: int, body: bytes) -> tuple[Secret, float]:
         told = _json(body)
-        if status != 200:
+        if status != 200 or (not told.get("access_token") and isinstance(told.get("error"), str)):  # some refuse with status 200
             self._refuse(status, told)
         token, lifetime = told.get("access_token"), told.get("expires_in", LIFETIME_S)
         if not isinstance(token, str) or not token:
@@ -150,7 +151,7 @@ class TokenEndpoint(Tokens):
         words = [told.get(name) for name in ("error", "error_description")]
         why = ": ".join(self._shown(word) for word in words if isinstance(word, str))
         text = f"{self._where}: HTTP status {status}{f': {why}' if why else ''}"
-        if status >= 500 or status == 429:
+        if status >= 500 or status == 429 or told.get("error") in FOR_A_MOMENT:
             raise TokenEndpointError(text)
         if 300 <= status < 400:
             raise AuthenticationError(f"{text}; no redirect is followed: give as sasl_oauth_token_endpoint_url where it leads to")

@@ -12,6 +12,8 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from gkafka.records._sources import check_sources
+
 if TYPE_CHECKING:
     from gkafka.records._pure import (
         Appender,
@@ -133,6 +135,8 @@ def _choose(wanted: str | None) -> tuple[str, ModuleType]:
 
 IMPLEMENTATION, _module = _choose(os.environ.get("GKAFKA_IMPL"))
 STEPS_ARE_WHOLE = IMPLEMENTATION == "cython"  # Records.step(): does no other thread run within one? Else its caller needs a lock
+if IMPLEMENTATION == "cython":
+    check_sources(_module)
 try:
     globals().update({name: getattr(_module, name) for name in _CHOSEN})
     globals()["decode_raw"] = _module.decode_columns

@@ -19,7 +19,7 @@ from gkafka.records._legacy_write import Row, check_legacy, decode_message_set, 
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._pure_memory import NULL, SMALL, SMALLS, Memory, Pool, read_blob, read_varint, size_of, varint
 from gkafka.records._pure_read import make_message
-from gkafka.records._results import Record, RecordMetadata, fresh_error, not_for_asyncio, run_callback
+from gkafka.records._results import OF_ASYNCIO, Record, RecordMetadata, fresh_error, not_for_asyncio, not_for_executors, run_callback
 from gkafka.records._split import Cut, cuts
 from gkafka.records.compression import compress, decompress
 
@@ -644,6 +644,8 @@ class Delivery:
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        if getattr(fn, "__module__", None) in OF_ASYNCIO:  # wait(), which would go on to ask for what only its own futures have
+            raise not_for_asyncio("delivery.result")
         self._of_this_process()
         whole = self.batch
         with whole._lock:
@@ -655,10 +657,21 @@ class Delivery:
         if not pending:
             run_callback(fn, self)
 
+    if not TYPE_CHECKING:  # a type checker finds fault with `await delivery`, as it should
+
+        def __await__(self) -> NoReturn:
+            """Raise a TypeError that says what to do: a worker of the client's has the outcome, not an event loop."""
+            raise not_for_asyncio("delivery.result")
+
     @property
     def _asyncio_future_blocking(self) -> NoReturn:
         """What asyncio looks at in whatever it is to wait for. Raise a TypeError that says what to do, out of wrap_future(), gather() and their like."""
         raise not_for_asyncio("delivery.result")
+
+    @property
+    def _condition(self) -> NoReturn:
+        """What concurrent.futures takes of whatever it is to wait for. Raise a TypeError that says what to do, out of wait() and as_completed()."""
+        raise not_for_executors("delivery.result")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Delivery) and self.batch is other.batch and self.index == other.index

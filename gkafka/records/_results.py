@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 from gkafka.exceptions import KafkaException
 from gkafka.logs import get_logger
 
-__all__ = ["Record", "RecordMetadata", "fresh_error", "not_for_asyncio", "run_callback"]
+__all__ = ["OF_ASYNCIO", "Record", "RecordMetadata", "fresh_error", "not_for_asyncio", "not_for_executors", "run_callback"]
+
+OF_ASYNCIO = ("asyncio.tasks", "asyncio.futures")
+"""Modules whose functions asyncio adds as callbacks to what it takes for a future of its own."""
 
 log = get_logger(__name__)
 
@@ -70,4 +73,11 @@ def not_for_asyncio(wait: str) -> TypeError:
     """The error to raise where asyncio is to wait for a delivery or a future itself. wait: its method that waits, as the user writes it."""
     return TypeError(
         f"a delivery or future of gkafka's cannot be awaited itself: await asyncio.to_thread({wait}); for many at once see asyncio in docs/recipes.md"
+    )
+
+
+def not_for_executors(wait: str) -> TypeError:
+    """The error to raise where concurrent.futures is to wait for a delivery or a future itself. wait: as of not_for_asyncio()."""
+    return TypeError(
+        f"concurrent.futures cannot wait for a delivery or future of gkafka's: {wait}() waits for one, producer.flush() for all"
     )

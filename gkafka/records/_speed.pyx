@@ -24,6 +24,16 @@ cdef extern from "_crc.h" nogil:
     uint32_t gkafka_crc32c_portable(const unsigned char* p, size_t n, uint32_t crc) noexcept
     uint32_t gkafka_crc32(const unsigned char* p, size_t n, uint32_t crc) noexcept
 
+cdef extern from *:
+    """
+    #ifndef GKAFKA_SOURCES
+    #define GKAFKA_SOURCES ""
+    #endif
+    """
+    const char* GKAFKA_SOURCES
+
+SOURCES = GKAFKA_SOURCES.decode("ascii")  # see gkafka/records/_sources.py
+
 gkafka_crc_init()
 
 # Below these many bytes it takes less time to do it (decode records; take a checksum) than to give the GIL away and get it back from a busy thread.

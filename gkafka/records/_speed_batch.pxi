@@ -751,6 +751,8 @@ cdef class Delivery:
         """Call fn(delivery) when the record is delivered or has failed; at once if it is already."""
         if not callable(fn):
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
+        if getattr(fn, "__module__", None) in OF_ASYNCIO:  # wait(), which would go on to ask for what only its own futures have
+            raise not_for_asyncio("delivery.result")
         cdef tuple entry = (self.index, fn)
         cdef list alone = None
         cdef Batch batch
@@ -767,10 +769,19 @@ cdef class Delivery:
                 return
             alone = [entry]  # making objects may have garbage collected, and so let another thread run, which ends the batch: look again
 
+    def __await__(self):
+        """Raise a TypeError that says what to do: a worker of the client's has the outcome, not an event loop."""
+        raise not_for_asyncio("delivery.result")
+
     @property
     def _asyncio_future_blocking(self):
         """What asyncio looks at in whatever it is to wait for. Raise a TypeError that says what to do, out of wrap_future(), gather() and their like."""
         raise not_for_asyncio("delivery.result")
+
+    @property
+    def _condition(self):
+        """What concurrent.futures takes of whatever it is to wait for. Raise a TypeError that says what to do, out of wait() and as_completed()."""
+        raise not_for_executors("delivery.result")
 
     def __eq__(self, other):
         return isinstance(other, Delivery) and self.batch is (<Delivery> other).batch and self.index == (<Delivery> other).index

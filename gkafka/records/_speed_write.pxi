@@ -19,7 +19,7 @@ from gkafka.common import TopicPartition
 from gkafka.exceptions import BrokerError, BufferFull, KafkaTimeoutError, RecordTooLarge
 from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, nothing_to_send, record_size, too_large
 from gkafka.records._legacy_write import check_legacy, decode_message_set, encode_message_set
-from gkafka.records._results import Record, RecordMetadata, fresh_error, not_for_asyncio, run_callback
+from gkafka.records._results import OF_ASYNCIO, Record, RecordMetadata, fresh_error, not_for_asyncio, not_for_executors, run_callback
 from gkafka.records._split import cuts
 from gkafka.records.compression import compress, decompress
 

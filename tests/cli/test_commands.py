@@ -524,6 +524,27 @@ def test_rules_are_deleted_only_with_yes(act: Tool, guarded: MockCluster) -> Non
     assert (done["done"], done["items"][0]["principal"]) == (True, "User:a")
 
 
+def test_rules_that_were_made_or_deleted_are_shown_beside_those_that_were_not(act: Tool, guarded: MockCluster) -> None:
+    results = [access.AclCreationResult(), access.AclCreationResult(error_code=42, error_message="no such thing")]
+    guarded.on("CreateAcls", Reply(lambda _: access.CreateAclsResponse(results=results)))
+    told = act("acls", "create", "--principal", "User:bob", "--topic", "orders", "--operation", "read", "--operation", "write")
+    assert told.code == 3, told
+    assert [row[5] for row in rows(told.out)[1:]] == ["read"]
+    assert told.err.splitlines()[1].startswith("kafka-tools: write by User:bob: CreateAcls")
+    assert "no such thing" in told.err
+    which: dict[str, Any] = {"resource_type": 2, "resource_name": "orders", "pattern_type": 3, "principal": "User:a", "host": "*"}
+    gone = access.DeleteAclsMatchingAcl(**which, operation=3, permission_type=3)
+    kept = access.DeleteAclsMatchingAcl(**which, operation=4, permission_type=3, error_code=42, error_message="not this one")
+    guarded.on(
+        "DeleteAcls",
+        Reply(lambda _: access.DeleteAclsResponse(filter_results=[access.DeleteAclsFilterResult(matching_acls=[gone, kept])])),
+    )
+    told = act("acls", "delete", "--topic", "orders", "--yes")
+    assert told.code == 3, told
+    assert [row[5] for row in rows(told.out)[1:]] == ["read"]
+    assert "not this one" in told.err
+
+
 def test_brokers_without_an_authorizer_are_told(act: Tool, guarded: MockCluster) -> None:
     guarded.on("DescribeAcls", Reply(lambda _: access.DescribeAclsResponse(error_code=54)), times=None)
     told = act("acls")

@@ -298,3 +298,71 @@ def test_lag_shows_the_same_partitions_however_a_group_was_read(protocol: str, m
     assert [row[1:3] for row in rows] == [[b"t", b"0"], [b"t", b"1"], [b"t", b"2"]]
     assert [row[4] for row in rows] == [b"1"] * 3
     assert (told.code, told.err) == (0, "")
+
+
+WORDS_OF_LAG = [("lag",), ("lag", "--topic", "t"), ("lag", "--watch", "--count", "1")]
+
+
+@pytest.mark.parametrize("words", WORDS_OF_LAG, ids=" ".join)
+def test_a_group_that_cannot_be_described_hides_none_of_the_others(words: tuple[str, ...], healthy: MockCluster) -> None:
+    healthy.move_coordinator("g", 1)
+    healthy.move_coordinator("h", 2)
+    for api in ("DescribeGroups", "ConsumerGroupDescribe"):
+        healthy.on(api, Error(30), broker=2, times=None)
+    told = soon(healthy, *words)
+    assert told.code == 3, told
+    rows = [line.split() for line in told.lines if line and not line.startswith(b"20")]
+    assert rows == [
+        [b"GROUP", b"STATE", b"MEMBERS", b"LAG", b"UNKNOWN"],
+        [b"g", b"Empty", b"0", b"0", b"0"],
+        [b"h", b"-", b"-", b"-", b"-"],
+    ]
+    assert "error 30" in told.err
+
+
+def test_json_has_the_same_names_of_a_group_that_cannot_be_described(healthy: MockCluster) -> None:
+    healthy.move_coordinator("g", 1)
+    healthy.move_coordinator("h", 2)
+    for api in ("DescribeGroups", "ConsumerGroupDescribe"):
+        healthy.on(api, Error(30), broker=2, times=None)
+    told = soon(healthy, "lag", "--json")
+    g, h = told.document
+    assert (told.code, list(g), g["group"], g["unknown"]) == (3, list(h), "g", 0)
+    assert (h["group"], h["state"], h["unknown"], h["partitions"], "error 30" in h["problem"]) == ("h", None, None, [], True)
+
+
+@pytest.mark.parametrize("words", WORDS_OF_LAG, ids=" ".join)
+def test_lag_of_groups_whose_coordinators_nobody_names_has_a_row_for_each(words: tuple[str, ...], healthy: MockCluster) -> None:
+    healthy.on("FindCoordinator", Error(15), times=None)
+    told = tool(*words, "-b", healthy.bootstrap, "--timeout", "3")
+    rows = [line.split() for line in told.lines if line and not line.startswith(b"20")]
+    assert (told.code, rows[1:]) == (1, [[b"g", b"-", b"-", b"-", b"-"], [b"h", b"-", b"-", b"-", b"-"]])
+    assert "error 15" in told.err
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["table", "json"])
+def test_pykafkas_reset_shows_what_it_has_reset_while_one_partition_has_no_leader(more: tuple[str, ...]) -> None:
+    with MockCluster(3, {"orders": 3}, replication_factor=1, auto_create=False) as cluster:
+        for node in (1, 2, 3):
+            cluster.move_leader("orders", node - 1, node)
+        cluster.move_coordinator("g", 1)
+        with KafkaClient(cluster.bootstrap, handler="threading") as client:
+            client.admin().alter_group_offsets("g", {("orders", number): 0 for number in range(3)})
+            with client.get_producer() as producer:
+                for number in range(3):
+                    producer.produce("orders", b"x", partition=number)
+        cluster.stop_broker(DOWN)
+        told = soon(cluster, "reset_offsets", "orders", "g", "LATEST", *more)
+        assert told.code == 3, told
+        assert "orders-2 has no leader" in told.err
+        if more:
+            assert [(row["partition"], row["before"], row["after"]) for row in told.document["items"]] == [(0, 0, 1), (1, 0, 1)]
+        else:
+            assert [line.split()[:4] for line in told.lines[1:]] == [[b"orders", b"0", b"0", b"1"], [b"orders", b"1", b"0", b"1"]]
+        assert {at: one.offset for at, one in cluster.committed("g").items()} == {("orders", 0): 1, ("orders", 1): 1, ("orders", 2): 0}
+
+
+def test_problems_are_shown_beside_the_number_of_all_partitions(stopped: Outage) -> None:
+    told = stopped.ask("topics", "describe", "orders", "--problems").out.decode()
+    assert "  partitions 6  replicas 1" in told
+    assert len([line for line in told.splitlines() if line.endswith("no leader")]) == 2

@@ -243,6 +243,17 @@ def test_nothing_is_said_of_carriage_returns_that_are_known_or_matter_not(cluste
     assert "end in" not in outcome.err
 
 
+def test_carriage_returns_that_end_lines_by_themselves_are_told_as_such(cluster: MockCluster) -> None:
+    data = b"a\rb\rc\r"
+    outcome = tool("produce", "t", "-b", cluster.bootstrap, stdin=data)
+    assert outcome.err.splitlines() == [
+        r"the first line holds several \r, which are part of its record: if they end lines, --delimiter '\r' splits there",
+        "1 record delivered to t",
+    ]
+    assert tool("produce", "t", "-b", cluster.bootstrap, "--delimiter", r"\r", stdin=data).err == "3 records delivered to t\n"
+    assert [r.value for r in stored(cluster)] == [data, b"a", b"b", b"c"]
+
+
 def test_values_in_hex_have_no_carriage_return_and_none_is_told(cluster: MockCluster) -> None:
     outcome = tool("produce", "t", "-b", cluster.bootstrap, "-f", "hex", stdin=b"61\r\n")
     assert (outcome.code, "\\r" in outcome.err) == (0, False), outcome.err
@@ -470,6 +481,7 @@ def test_one_bad_record_among_good_ones_is_named_by_its_line(cluster: MockCluste
     assert [line.split(":")[:2] for line in told] == [["line 3", " not delivered"], ["line 6", " not delivered"]]
     assert "Compacted topic cannot accept message without key" in told[0]
     assert "6 records delivered to t, 2 not delivered" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("  next: mend what the broker says of these records"), outcome.err
     assert [r.value for r in stored(cluster)] == [b"v%d" % i for i in range(8) if i not in (2, 5)]
 
 

@@ -17,12 +17,13 @@ from gkafka.kafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     KafkaConfigurationError,
-    KafkaError,
+    KafkaTimeoutError,
     TopicAuthorizationFailedError,
 )
 from gkafka.testing import Edit, Error, MockCluster, Sasl
 from tests.kafka.conftest import Make
 from tests.kafka.legacy import LIMIT_S, eventually, fill, values
+from tests.kit.clock import now
 from tests.public.test_mixed_releases import everywhere
 
 MakeCluster = Callable[..., MockCluster]
@@ -46,16 +47,32 @@ def old(cluster: MockCluster, handler: str) -> Any:
 # -- 1 -------------------------------------------------------------------------------------------------------------------
 def test_ends_are_told_of_all_but_the_partition_without_a_leader_which_is_named(consumer: Make, make_cluster: MakeCluster) -> None:
     cluster = make_cluster(3, {"t": 3}, replication_factor=1)
-    reader = consumer(cluster, request_timeout_ms=1500, session_timeout_ms=1000, heartbeat_interval_ms=300)
+    reader = consumer(cluster, request_timeout_ms=600_000, session_timeout_ms=1000, heartbeat_interval_ms=300)
     partitions = [TopicPartition("t", number) for number in range(3)]
     assert set(reader.end_offsets(partitions).values()) == {0}
     down = cluster.leader("t", 1)
     cluster.stop_broker(down)
-    with pytest.raises(
-        KafkaError, match=rf"t-1 has no leader, and got none in time: see which of its replicas' brokers \[{down}\] are down"
-    ):
-        reader.end_offsets(partitions)
+    began = now()
+    said = rf"t-1 has no leader at the moment: see which of its replicas' brokers \[{down}\] are down"
+    for call in (reader.end_offsets, reader.beginning_offsets, lambda these: reader.offsets_for_times(dict.fromkeys(these, 0))):
+        with pytest.raises(KafkaTimeoutError, match=said):
+            call(partitions)
+    assert now() - began < LIMIT_S, "brokers have told it: nobody waits for request_timeout_ms"
     assert reader.end_offsets([partitions[0], partitions[2]]) == {partitions[0]: 0, partitions[2]: 0}
+
+
+def test_the_oldest_consumer_is_told_at_once_that_a_partition_has_no_leader(make_cluster: MakeCluster, handler: str) -> None:
+    cluster = make_cluster(3, {"t": 3}, replication_factor=1)
+    down = cluster.leader("t", 1)
+    reader = legacy.KafkaConsumer("t", metadata_broker_list=cluster.bootstrap, handler=handler, socket_timeout_ms=600_000)
+    cluster.stop_broker(down)
+    began = now()
+    for at in (-1, -2, 0):
+        with pytest.raises(KafkaTimeoutError, match=rf"t-1 has no leader at the moment: .* \[{down}\] are down"):
+            reader.get_partition_offsets("t", 1, at, 1)
+    assert now() - began < LIMIT_S
+    assert reader.get_partition_offsets("t", 2, -1, 1) == [0]
+    reader.close()
 
 
 # -- 2, 3 ----------------------------------------------------------------------------------------------------------------

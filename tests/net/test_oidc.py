@@ -176,6 +176,12 @@ def test_those_who_need_a_token_at_once_wait_for_one_answer(handler: Handler, ce
         (token_answer("x", "503 Busy", error="later"), TokenEndpointError, "503: later"),
         (token_answer("x", "429 Slow"), TokenEndpointError, "429"),
         (token_answer(""), AuthenticationError, "no access_token"),
+        (token_answer("", error="slow_down"), TokenEndpointError, "HTTP status 200: slow_down"),
+        (
+            token_answer("", error="invalid_client", error_description="who"),
+            AuthenticationError,
+            "HTTP status 200: invalid_client: who; check",
+        ),
         (token_answer(7), AuthenticationError, "no access_token"),  # type: ignore[arg-type]
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", AuthenticationError, "no access_token"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + b"[" * 60000, AuthenticationError, "no access_token"),

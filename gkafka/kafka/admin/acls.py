@@ -35,7 +35,9 @@ class AclCalls(Calls):
         deleted = []
         for acl_filter, native in [(one, filter_of(one)) for one in acl_filters]:
             told = outcomes_of(self._delete, native)
-            deleted.append((acl_filter, [acl_of(acl) for acl in told.results.get(native, ())], class_of(told.of(native))))
+            deleted.append(
+                (acl_filter, [acl_of(acl) for acl in told.results.get(native, ())], class_of(next(iter(told.errors.values()), None)))
+            )
         return deleted
 
     def _delete(self, native: Any) -> dict[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
@@ -12,6 +12,7 @@ from gkafka.exceptions import (
     CommitFailedError,
     IllegalGeneration,
     KafkaTimeoutError,
+    LeaderNotFoundError,
     RebalanceInProgress,
     RetriableError,
     UnknownMemberId,
@@ -25,7 +26,21 @@ from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.skins import GroupMetadata
 from gkafka.wire.offsets import ListOffsetsRequest
 
-__all__ = ["Lookups"]
+if TYPE_CHECKING:
+    from gkafka.cluster import Cluster
+
+__all__ = ["Lookups", "offsets_in_time"]
+
+
+def offsets_in_time(
+    cluster: Cluster, asked: Mapping[tuple[str, int], int], deadline: float, **more: Any
+) -> dict[tuple[str, int], list[int]]:
+    """Cluster.list_offsets(), whose error for a partition without a leader is a KafkaTimeoutError here, as documented. It comes
+    as soon as that is known."""
+    try:
+        return cluster.list_offsets(asked, deadline, **more)
+    except LeaderNotFoundError as exc:
+        raise KafkaTimeoutError(*exc.args, **exc.about) from exc
 
 
 class Lookups:
@@ -62,7 +77,7 @@ class Lookups:
         try:
             if records is not None:
                 self._check_that_times_are_known(next(iter(asked))[0], deadline)
-            return self._client.cluster.list_offsets(asked, deadline, isolation_level=self._level, records=records)
+            return offsets_in_time(self._client.cluster, asked, deadline, isolation_level=self._level, records=records)
         except UnknownTopicOrPartition as exc:
             raise UnknownPartitionError(*exc.args, **exc.about) from exc
         except KafkaTimeoutError:

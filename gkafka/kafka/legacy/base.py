@@ -105,7 +105,7 @@ class Consumer:
         if self.group is not None:
             committed = self._of_group.committed(tps, timeout_s=self._patience_s)
             found = {tp: entry.offset for tp, entry in committed.items() if entry.offset >= 0}
-        begin = ends_of(self._client, [tp for tp in tps if tp not in found], -2, self._handler.monotonic() + self._patience_s)
+        begin = ends_of(self._client, [tp for tp in tps if tp not in found], -2, self._handler.monotonic() + self._patience_s, patient=True)
         self._stored.update({tp.partition: (found | begin)[tp] for tp in tps})
         self.offsets.update({partition: self._stored[partition] for partition in partitions})
 

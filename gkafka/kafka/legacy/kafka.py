@@ -19,7 +19,7 @@ from gkafka.kafka.ending import Turns
 from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, WrongTypeError
 from gkafka.kafka.legacy.client import connect
 from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
-from gkafka.kafka.legacy.reading import Reader, ends_of
+from gkafka.kafka.legacy.reading import Reader, ends_of, offsets_in_time
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.logs import get_logger
 from gkafka.sasloptions import hide_secrets
@@ -211,7 +211,7 @@ class KafkaConsumer:
             if offset in (-2, -1):
                 wanted[offset].append(tp)
         for which, tps in wanted.items():
-            starts.update(ends_of(self._opened(), tps, which, self._handler.monotonic() + self._patience_s))
+            starts.update(ends_of(self._opened(), tps, which, self._handler.monotonic() + self._patience_s, patient=True))
         return {tp: offset for tp, offset in starts.items() if offset is not None}
 
     # -- consuming -------------------------------------------------------------------------------------------------------------
@@ -286,12 +286,12 @@ class KafkaConsumer:
         at = check_offset("request_time_ms", request_time_ms, low=-2)
         deadline = self._handler.monotonic() + self._patience_s
         if at == -2:
-            return cluster.list_offsets({key: at}, deadline)[key]
+            return offsets_in_time(cluster, {key: at}, deadline)[key]
         records: dict[tuple[str, int], tuple[int, int]] = {}
-        found = cluster.list_offsets({key: at}, deadline, max_offsets=max(2, wanted), records=records)[key]
+        found = offsets_in_time(cluster, {key: at}, deadline, max_offsets=max(2, wanted), records=records)[key]
         if key in records:  # a broker that tells one offset
-            found = found or cluster.list_offsets({key: -1}, deadline)[key]
-            begin = cluster.list_offsets({key: -2}, deadline)[key]
+            found = found or offsets_in_time(cluster, {key: -1}, deadline)[key]
+            begin = offsets_in_time(cluster, {key: -2}, deadline)[key]
             found = [] if at >= 0 and found == begin else sorted({*found, *begin}, reverse=True)
         return found[:wanted]
 

@@ -13,9 +13,10 @@ from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.consumer import Consumer
 from gkafka.exceptions import KafkaException, KafkaTimeoutError
+from gkafka.kafka.consumer.lookups import offsets_in_time
 from gkafka.logs import get_logger
 
-__all__ = ["Reader", "ends_of", "ends_now"]
+__all__ = ["Reader", "ends_of", "ends_now", "offsets_in_time"]
 
 log = get_logger(__name__)
 
@@ -103,8 +104,10 @@ def ends_now(client: KafkaClient, partitions: Iterable[TopicPartition], deadline
         return {}
 
 
-def ends_of(client: KafkaClient, partitions: Iterable[TopicPartition], which: int, deadline: float) -> dict[TopicPartition, int]:
-    """The earliest (-2) or the next (-1) offset of each. deadline: monotonic seconds."""
+def ends_of(
+    client: KafkaClient, partitions: Iterable[TopicPartition], which: int, deadline: float, *, patient: bool = False
+) -> dict[TopicPartition, int]:
+    """The earliest (-2) or the next (-1) offset of each. deadline: monotonic seconds. patient: of who begins to read there, and waits for a leader."""
     asked = {(tp.topic, tp.partition): which for tp in partitions}
-    found = client.cluster.list_offsets(asked, deadline) if asked else {}
+    found = offsets_in_time(client.cluster, asked, deadline, patient=patient) if asked else {}
     return {TopicPartition(*key): offsets[0] for key, offsets in found.items() if offsets}

@@ -268,7 +268,7 @@ class SimpleConsumer(Consumer):
         chosen = self._chosen(None if partition is None else [partition])
         deadline = self._handler.monotonic() + self._patience_s
         tps = [self._tp(p) for p in chosen]
-        begins, ends = ends_of(self._client, tps, -2, deadline), ends_of(self._client, tps, -1, deadline)
+        begins, ends = (ends_of(self._client, tps, which, deadline, patient=True) for which in (-2, -1))
         shares = _divided(offset, len(chosen)) if whence in (0, 2) else [offset] * len(chosen)
         target: dict[int, int] = {}
         for p, tp, share in zip(chosen, tps, shares, strict=True):
