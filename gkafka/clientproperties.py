@@ -335,6 +335,9 @@ def settle_login(given: Mapping[str, Any], client: dict[str, Any], passed: dict[
         client["sasl_mechanism"] = mechanism
     if LOGIN in given:
         login = read_login(given[LOGIN], mechanism)
+        twice = next((option for option, value in login.options.items() if client.get(option, value) != value), None)
+        if twice is not None:
+            raise ConfigurationError(f"{LOGIN} and {twice} differ in what {twice} is: leave one out")
         client.update(login.options)
         passed.update(dict.fromkeys((f"{name} in {LOGIN}" for name in login.passed), "the login modules of Java are not used"))
 
