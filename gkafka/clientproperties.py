@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check, is_pem_text
@@ -35,7 +36,7 @@ from gkafka.javanames import (
     why_no_effect,
     why_refused,
 )
-from gkafka.properties import CONSUMER, PRODUCER, Line, kind_of, read_lines, split_section, wanted_sections
+from gkafka.properties import CONSUMER, PRODUCER, Line, is_utf16, kind_of, read_lines, split_section, wanted_sections
 from gkafka.sasloptions import hide_hosts, hide_secrets
 from gkafka.unseen import unseen
 
@@ -96,21 +97,19 @@ def read_file(given: str) -> Source:
     path, section = split_section(given)
     with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
         text = Secret(file.read())
-    if kind := kind_of(text.reveal()):
-        raise ConfigurationError(f"{path}: {kind}")
+    if is_utf16(text.reveal()):
+        raise ConfigurationError(f"{path}: is UTF-16: save it as UTF-8")
     if "\0" in text:
         raise ConfigurationError(f"{path}: is no file of properties: must have lines NAME=VALUE ({NO_STORE})")
-    lines = [
-        line._replace(
-            name=line.name if may_be_told(line.name, is_pair=line.is_pair) else Secret(line.name),
-            value=Secret(line.value.strip()),
-            more=tuple(map(Secret, line.more)),
-        )
-        for line in read_lines(text.reveal())
-    ]
-    for line in lines:
-        _check_line(path, line)
-    wanted = wanted_sections(path, list(dict.fromkeys(line.section for line in lines)), section)
+    kind, lines = _hidden_lines(text)
+    if kind:
+        raise ConfigurationError(f"{path}: {kind}")
+    for line, below in zip_longest(lines, lines[1:]):
+        _check_line(path, line, below)
+    there = list(dict.fromkeys(line.section for line in lines))
+    for one in there:
+        _check_once(f"{path}: ", {line.name: line.value for line in lines if line.section == one})
+    wanted = wanted_sections(path, there, section)
     parts = {
         part: {dotted(line.name): _hidden(line.name, line.value) for one in sections for line in lines if line.section == one}
         for part, sections in wanted.items()
@@ -119,8 +118,62 @@ def read_file(given: str) -> Source:
     return Source(path, parts, notes, {dotted(line.name): line.name for line in lines})
 
 
-def _check_line(path: str, line: Line) -> None:
-    """Raise ConfigurationError for a line without a name, and for a value that swallows another property."""
+def _hidden_lines(text: Secret) -> tuple[str, list[Line]]:
+    """What the text is, if it is no file of properties, and its lines, with what may be secret as Secrets."""
+    lines = list(read_lines(text.reveal()))
+    hidden = [
+        line._replace(
+            name=line.name if may_be_told(line.name, is_pair=line.is_pair) else Secret(line.name),
+            value=Secret(line.value.strip()),
+            more=tuple(map(Secret, line.more)),
+        )
+        for line in lines
+    ]
+    return _kind(lines), hidden
+
+
+def _kind(lines: list[Line]) -> str:
+    """What the text of these lines is, if it is no file of properties: those before the first property tell it."""
+    for line in lines:
+        if line.section or (line.value and _is_property(line.name)):
+            break
+        if kind := kind_of(line):
+            return kind
+    return ""
+
+
+def _check_once(where: str, given: Mapping[Any, Any]) -> None:
+    """Raise ConfigurationError for an option that is given by two names, with values that differ: nobody can tell which is meant."""
+    by_name = {dotted(name): value for name, value in given.items() if isinstance(name, str)}
+    said: dict[str, tuple[str, Any]] = {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not _has_effect(dotted(name), value, by_name):
+            continue
+        option = _one_option(name)
+        before, other = said.setdefault(option, (name, value))
+        if before != name and _as_text(other) != _as_text(value):
+            raise ConfigurationError(f"{where}{before} and {name} are one option, given twice with values that differ: leave one out")
+
+
+def _has_effect(name: str, value: Any, beside: Mapping[str, Any]) -> bool:
+    return not is_so_here(name, _as_text(value)) and why_no_effect(name, given=beside) is None
+
+
+def _one_option(name: str) -> str:
+    """What two names share that mean the same. Of librdkafka's two times for requests one is of producers alone."""
+    option = canonical(name)
+    if dotted(name) == "request.timeout.ms":
+        return dotted(name)
+    return HOSTS[0] if option in HOSTS else BUFFERS.get(dotted(name), option)
+
+
+def _check_line(path: str, line: Line, below: Line | None) -> None:
+    """Raise ConfigurationError for a line without a name, for a value that swallows another property, and for a login line that ends too early."""
+    if below is not None and dotted(line.name) == LOGIN and not line.value.endswith(";") and not _is_property(below.name):
+        further = (
+            "let the lines below it stand further to the right" if line.section else "end each of its lines but the last in a backslash"
+        )
+        raise ConfigurationError(f"{path}: line {line.number}: {line.name}: ends without a semicolon: {further}")
     if isinstance(line.name, Secret):
         further = "its further lines further to the right" if line.section else "a backslash at the end of each but the last"
         raise ConfigurationError(
@@ -160,6 +213,7 @@ def hide_properties(given: Any) -> Any:
     """What read_properties() takes, with what may be secret as Secrets: a mapping's values, and a text that is no path but a file's content."""
     if isinstance(given, Mapping):
         names = {name: dotted(name) if isinstance(name, str) else name for name, value in given.items() if value is not None}
+        _check_once("", {name: given[name] for name in names})
         parts = {"": {names[name]: _hidden(name, value) for name, value in given.items() if name in names}}
         return Source("", parts, spelled={made: name for name, made in names.items()})
     if isinstance(given, str):
@@ -281,6 +335,9 @@ def settle_login(given: Mapping[str, Any], client: dict[str, Any], passed: dict[
         client["sasl_mechanism"] = mechanism
     if LOGIN in given:
         login = read_login(given[LOGIN], mechanism)
+        twice = next((option for option, value in login.options.items() if client.get(option, value) != value), None)
+        if twice is not None:
+            raise ConfigurationError(f"{LOGIN} and {twice} differ in what {twice} is: leave one out")
         client.update(login.options)
         passed.update(dict.fromkeys((f"{name} in {LOGIN}" for name in login.passed), "the login modules of Java are not used"))
 

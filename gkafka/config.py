@@ -29,6 +29,7 @@ __all__ = [
     "check_security",
     "check_socket_options",
     "ineffective_tls_option",
+    "WORD",
     "is_near",
     "is_pem_text",
     "is_utf8",
@@ -144,6 +145,10 @@ def option(
     return dataclasses.field(default=default, metadata=meta, repr=not secret)
 
 
+WORD = re.compile(r"[\w.+-]{0,40}")
+"""What the values look like of which there are only some: what was pasted in place of one may be a secret."""
+
+
 def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False) -> Any:
     """The value of an option, or a ConfigurationError that says what it may be. whole: a number without a fraction."""
     if value is None and (meta["none"] or (meta["choices"] is not None and None in meta["choices"])):
@@ -152,7 +157,7 @@ def check(name: str, value: Any, meta: Mapping[str, Any], *, whole: bool = False
         # True == 1, and is not meant so. What is no text or number need not be comparable at all.
         if not isinstance(value, (str, int, float)) or isinstance(value, bool) or value not in meta["choices"]:
             rule = f"must be one of {', '.join(map(repr, meta['choices']))}{_near(value, meta['choices'])}"
-            if meta["beside_secret"] and not is_near(value, meta["choices"]):
+            if (meta["beside_secret"] or (isinstance(value, str) and not WORD.fullmatch(value))) and not is_near(value, meta["choices"]):
                 kind = f"a text of {len(value)} characters" if isinstance(value, str) else f"of type {type(value).__name__}"
                 raise ConfigurationError(f"{name}, {kind}: {rule}")
             raise refused(name, value, rule)

@@ -20,10 +20,12 @@ __all__ = ["Proxy", "is_address", "parse_host", "parse_hosts", "parse_proxy_url"
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The schemes that consoles, Terraform and Kafka's own listeners write before an address."""
-NAME = re.compile(r"(?![0-9]+$)\w[\w.-]*")
-"""The name of a host, or its IPv4 address. A number alone is a port that was cut off."""
+NAME = re.compile(r"(?![0-9]+$)(?!(?:none|null|nan|undefined)$)\w[\w-]{0,62}(?:\.\w[\w-]{0,62})*\.?", re.IGNORECASE)
+"""The name of a host, or its IPv4 address. A number alone is a port that was cut off, and None a value that nobody has set."""
+NAMED = re.compile(r"\s*(?:bootstrap|metadata\.broker|hosts)[\w.-]*\s*=", re.IGNORECASE)
+"""How a line of a file begins that was given whole."""
 NOT_IN_NAMES = re.compile(r"[^\w.:-]")
-PLACEHOLDER = re.compile(r"\$\{|\$\(|\{\{|<[^>]*>|%\(|^\$")
+PLACEHOLDER = re.compile(r"\$\{|\$\(|\{\{|<[^>]*>|%\(|^\$|%\w+%|\b__\w+__\b|^\s*(?:None|null|nan|undefined)\s*$")
 """What stands in a template for a value that nobody has filled in."""
 BETWEEN = re.compile(r"#[^\n]*|\\[nrt]|(?<!\S)-(?!\S)|[\s,;|&'\"`<>(){}\u2018\u2019\u201c\u201d\u3001]+")
 """What lists that were made for something else have between addresses: other separators, quotes, a comment, a line break as its escape."""
@@ -44,7 +46,7 @@ def parse_hosts(hosts: str, security_protocol: str | None = None) -> list[tuple[
     if not isinstance(hosts, str):
         raise ConfigurationError(f"hosts={hosts!r}: must be a text of host:port, separated by commas")
     if isinstance(hosts, Secret):
-        raise ConfigurationError(f"hosts: {_without_user(hosts)!r} is not host:port (no path or user belongs there)")
+        raise ConfigurationError(f"hosts: {_hidden(hosts)} is not host:port (no path or user belongs there)")
     if PLACEHOLDER.search(hosts):
         raise ConfigurationError(f"hosts: {hosts.strip()!r} is a placeholder that nobody has filled in: put host:port there")
     parts = [part.strip() for part in hosts.split(",") if part.strip()]
@@ -89,11 +91,18 @@ def _parse_host(part: str) -> tuple[str, str, int] | str:
 def _cure(hosts: str, security_protocol: str | None) -> str:
     """What to say of a text from which addresses can be read: that they are to be given so. "" if they cannot."""
     text = unicodedata.normalize("NFKC", hosts)  # a colon, a comma or a space of another script, as the one that is meant
+    text = re.sub(r"(\w)://\s+", r"\1://", text.replace(":\\/\\/", "://")).rstrip("\\ \n")
     text = BETWEEN.sub(" ", "".join(c for c in text if unicodedata.category(c) != "Cf"))
     found = [_written(*one) for one in ADDRESS.findall(text)]
     cure = ",".join(found)
     if not found or set(ADDRESS.sub("", text)) - set("[] ") or any(isinstance(_parse_host(one), str) for one in found):
         return ""
+    if (
+        len(found) > 1
+        and re.search(r"\S\s+\S|\(", hosts)
+        and not all(port or "[" in host or re.search(r"\w\.\w", host) for _, host, port in ADDRESS.findall(text))
+    ):
+        return ""  # a word alone may belong to what is around the addresses, as tolist(...), "and", "(leader)"
     schemes = {one.partition("://")[0].upper() for one in found if "://" in one}
     told = f"separate addresses by commas, as {cure!r}" if len(found) > 1 else f"give {cure!r}"
     if len(schemes) > 1 or security_protocol is None or schemes <= {security_protocol}:
@@ -109,16 +118,20 @@ def parse_host(host: Any) -> str:
     """The host alone, as pykafka's Broker() and BrokerConnection() take it, a text or bytes. Raises ConfigurationError for what is none."""
     host = hide_hosts(host)
     if isinstance(host, Secret):
-        raise ConfigurationError(f"host={_without_user(host)!r} is not the name or the address of a host (no user belongs there)")
+        raise ConfigurationError(f"host={_hidden(host)} is not the name or the address of a host (no user belongs there)")
     name = host.decode(errors="replace") if isinstance(host, bytes) else host
     if not isinstance(name, str) or not is_address(name, 9092) or not (NAME.fullmatch(name) or _is_ipv6(name)):
         raise ConfigurationError(f"host={host!r} is not the name or the address of a host")
     return name
 
 
-def _without_user(addresses: str) -> str:
-    """What stands before an @ may be a name and a password, commas and slashes included."""
-    return f"...@{addresses.rpartition('@')[2]}"
+def _hidden(text: Secret) -> str:
+    """How to tell of a text that is no address and may hold a secret: with no more of it than a host behind a user."""
+    place = text.reveal().rpartition("@")[2].partition("/")[0]
+    if "@" in text and _split(place)[0]:
+        return repr(f"...@{place}")
+    named = ", the name of an option and a value: give the value alone" if NAMED.match(text.reveal()) else ""
+    return f"*** ({len(text)} characters{named})"
 
 
 def _split(part: str) -> tuple[str, str]:
@@ -151,7 +164,7 @@ def parse_source_address(source_address: str) -> tuple[str, int] | None:
     if not isinstance(source_address, str):
         raise refused("source_address", source_address, "must be a text, host:port")
     if isinstance(source_address, Secret):
-        raise ConfigurationError(f"source_address={_without_user(source_address)!r}: must be host:port, and no user belongs there")
+        raise ConfigurationError(f"source_address={_hidden(source_address)}: must be host:port, and no user belongs there")
     if not source_address:
         return None
     host, port = _split(source_address)
@@ -236,7 +249,7 @@ def _zookeeper(what: str, hosts: Any) -> tuple[str, str] | str:
     """The servers and the chroot, or what is wrong with them."""
     if not isinstance(hosts, (str, bytes)):
         return f"{what}={hosts!r}: must be a text such as 'host:port,host:port/chroot'"
-    shown = f"{what}={_without_user(hosts) if isinstance(hosts, Secret) else hosts!r}"
+    shown = f"{what}={_hidden(hosts) if isinstance(hosts, Secret) else repr(hosts)}"
     servers, _, chroot = check_text(what, hosts).partition("/")
     named = [part.strip() for part in servers.split(",") if part.strip()]
     if not named:

@@ -37,7 +37,17 @@ MODULES: dict[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "ScramLoginModule": (("SCRAM-SHA-256", "SCRAM-SHA-512"), PASSWORD),
     "OAuthBearerLoginModule": (
         ("OAUTHBEARER",),
-        {"clientId": "sasl_oauth_client_id", "clientSecret": "sasl_oauth_client_secret", "scope": "sasl_oauth_scope"},
+        {
+            "clientId": "sasl_oauth_client_id",
+            "clientSecret": "sasl_oauth_client_secret",
+            "scope": "sasl_oauth_scope",
+            # Strimzi's
+            "oauth.client.id": "sasl_oauth_client_id",
+            "oauth.client.secret": "sasl_oauth_client_secret",
+            "oauth.token.endpoint.uri": "sasl_oauth_token_endpoint_url",
+            "oauth.scope": "sasl_oauth_scope",
+            "oauth.audience": "sasl_oauth_audience",
+        },
     ),
     "Krb5LoginModule": (("GSSAPI",), {"serviceName": "sasl_kerberos_service_name"}),
     "IAMLoginModule": (("AWS_MSK_IAM",), AMAZON),
@@ -51,6 +61,10 @@ REFUSED = {
         "Krb5LoginModule",
         "principal",
     ): "tickets come from the environment: kinit with this principal, or KRB5_CLIENT_KTNAME=<key table> on every node",
+    **{
+        ("OAuthBearerLoginModule", name): "in a program give the token by sasl_oauth_token_provider, else an id and a secret"
+        for name in ("oauth.access.token", "oauth.access.token.location", "oauth.refresh.token", "oauth.password.grant.username")
+    },
     ("ScramLoginModule", "tokenauth"): "delegation tokens are not supported",
 }
 """Options that say who the client is, in a way that is not there -> the next step. Java's modules ignore what they do not know, and so does this."""
@@ -63,6 +77,9 @@ NAMES = (
     *(name for _, known in MODULES.values() for name in known),
     *("required", "tokenauth", "keyTab", "principal", "useKeyTab", "useTicketCache", "ticketCache", "storeKey", "doNotPrompt", "debug"),
     *("renewTicket", "refreshKrb5Config", "isInitiator", "useDefaultCcache", "awsDebugCreds", "awsStsRegion", "awsExternalId"),
+    *(f"oauth.ssl.truststore.{name}" for name in ("location", "certificates", "password", "type")),
+    *(f"oauth.{name}" for name in ("access.token", "access.token.location", "refresh.token", "password.grant.username")),
+    *(f"oauth.{name}" for name in ("username.claim", "max.token.expiry.seconds", "access.token.is.jwt", "connect.timeout.seconds")),
     *("awsMaxRetries", "awsMaxBackOffTimeMs", "user_admin", "unsecuredLoginStringClaim_sub"),
 )
 """What Java's login modules and their options are called."""
@@ -110,7 +127,8 @@ def _read_login(text: str, mechanism: str | None, prefix: str) -> tuple[dict[str
     passed: list[str] = []
     for name, value in given.items():
         if name in known:
-            options[known[name]] = value
+            if options.setdefault(known[name], value) != value:
+                raise ConfigurationError(f"{NAME}: the option {name!r} differs from another one that means the same: leave one out")
         elif module == "OAuthBearerLoginModule" and name.startswith(EXTENSION):
             extensions[name.removeprefix(EXTENSION)] = value
         elif (name, value.lower()) not in HARMLESS:
@@ -137,6 +155,8 @@ def _parse(text: str) -> tuple[str, dict[str, str]]:
     if IN_QUOTES.match(text):
         raise ConfigurationError(f"{NAME}: the whole line stands in quotes: take the outer pair off, it is not a part of the line")
     words = _words(text)
+    if words[-2:] == [";", ";"]:
+        raise ConfigurationError(f"{NAME}: ends with more than one semicolon: take one off")
     if words[-1:] != [";"]:
         raise ConfigurationError(f"{NAME}: must end with a semicolon")
     if len(words) < 3 or words[1].lower() not in FLAGS:

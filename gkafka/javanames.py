@@ -158,7 +158,7 @@ SO_HERE = {
     **dict.fromkeys(("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"), PLAIN_SERIALIZERS),
     **dict.fromkeys(
         ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"),
-        r"(.*\.)?(IAMClientCallbackHandler|(IAM)?OAuthBearerLoginCallbackHandler)",
+        r"(.*\.)?(IAMClientCallbackHandler|(IAM)?OAuthBearerLoginCallbackHandler|JaasClientOauthLoginCallbackHandler)",
     ),
     "sasl.login.class": r"org\.apache\.kafka\.common\.security\..*",
     "compression.level": "-1",
@@ -186,7 +186,7 @@ SO_HERE = {
 }
 """What needs no option, because it is so: name -> the values of which that is true."""
 IAM_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
-HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerLoginCallbackHandler", IAM_HANDLER)
+HANDLERS = ("IAMClientCallbackHandler", "OAuthBearerLoginCallbackHandler", IAM_HANDLER, "JaasClientOauthLoginCallbackHandler")
 """Classes of Java whose work gkafka does by itself."""
 
 # -- names without a counterpart --------------------------------------------------------------------------------------------------
@@ -208,7 +208,6 @@ PASSED: dict[tuple[str, ...], str] = {
         "a client whose brokers are away asks the bootstrap servers, too, always"
     ),
     ("connections.max.idle.ms",): "a connection stays open until the broker closes it, and is opened again when it is needed",
-    ("metadata.max.idle.ms",): "metadata of a topic are kept while its producer lives",
     ("topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms"): (
         "metadata are asked for when they are needed"
     ),
@@ -348,6 +347,7 @@ REFUSED = {
     "ssl.endpoint.identification.algorithm": "the broker's name is checked; {0}ssl.check.hostname=false with {0}allow.unverified.tls=true gives that up",
 }
 """What cannot be had, and would change what is read or written, or how safely -> the next step; {0} stands before the names of properties."""
+GOOGLE = "sasl.oauthbearer.token.endpoint.url=http://localhost:14293 says where; a program may give sasl_oauth_token_provider"
 JAVA_CIPHERS = re.compile(r"\bTLS_|_WITH_")
 NAME, LONGEST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*"), 60
 """What the names of options look like."""
@@ -430,6 +430,8 @@ def why_no_effect(name: str, *, given: Mapping[str, Any] | None = None) -> str |
 def why_refused(name: str, text: Any, prefix: str = "") -> str | None:
     """Why a property cannot be had, with the next step; None for one that can. prefix: what stands before the names of properties, as "kafka."."""
     if name in ("sasl.client.callback.handler.class", "sasl.login.callback.handler.class"):
+        if isinstance(text, str) and text.endswith("GcpLoginCallbackHandler"):
+            return f"gkafka loads no Java class, leave it out: Google's server for tokens on this machine gives them; {prefix}{GOOGLE}"
         known = " and ".join(HANDLERS)
         return f"gkafka loads no Java class but does what {known} do; give the credentials by {prefix}sasl.jaas.config or the options of KafkaClient"
     if name == "ssl.cipher.suites":

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["CONSUMER", "PRODUCER", "Line", "is_pair", "kind_of", "parse_pair", "read_lines", "split_section", "wanted_sections"]
+__all__ = ["CONSUMER", "PRODUCER", "Line", "is_pair", "is_utf16", "kind_of", "parse_pair", "read_lines", "split_section", "wanted_sections"]
 
 KEY = re.compile(r"(?:\\.|[^\\\s=:])*", re.DOTALL)
 SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
@@ -22,12 +22,12 @@ ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 MEANT_AS_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[\\:=#! ])")
 """Escapes that Java's own Properties.store() writes, and a backslash that was doubled."""
 OTHER_KINDS = {
-    r"\s*(\{|\[\s*[{\"])": "is JSON: write lines NAME=VALUE; in a program, KafkaClient.from_properties() takes what json.load() gives",
-    r"\s*<[?!a-zA-Z]": "is XML: write lines NAME=VALUE",
-    r"(?m)^[ \t]*export[ \t]+\w+=": "has lines of a shell ('export NAME=VALUE'): write NAME=VALUE alone, by the names of docs/options.md",
-    r"(?m)\A(#.*\n|\s*\n)*---[ \t]*$|^[\w.-]+:[ \t]*\n[ \t]+(- |[\w.-]+:)": "is YAML: write lines NAME=VALUE, each name in full",
+    r"[{\[]": "is JSON, or a dict of Python: write lines NAME=VALUE; in a program, KafkaClient.from_properties() takes what json.load() gives",
+    r"<": "is XML: write lines NAME=VALUE",
+    r"export$": "has lines of a shell ('export NAME=VALUE'): write NAME=VALUE alone, by the names of docs/options.md",
+    r"-$|---$": "is YAML: write lines NAME=VALUE, each name in full",
 }
-"""How texts of other kinds look, and what to say of them."""
+"""How the name in a line of a text of another kind begins, and what to say of that text."""
 SECTION = re.compile(r"\[([\w .-]{1,60})\]\s*(?:[#;].*)?")
 PRODUCER, CONSUMER = "producer", "consumer"
 OF_ALL, OF_ROLES = ("", "default"), (PRODUCER, CONSUMER, "admin")
@@ -48,21 +48,28 @@ class Line(NamedTuple):
     more: tuple[str, ...] = ()
 
 
-def kind_of(text: str) -> str:
-    """What a text is that is no file of properties, with the next step; "" if it may be one."""
-    if text.startswith(("\udcff\udcfe", "\udcfe\udcff")) or {"\0"} in (set(text[:40:2]), set(text[1:40:2])):
-        return "is UTF-16: save it as UTF-8"
-    has_sections = any(SECTION.fullmatch(line.strip()) for line in text.splitlines())
-    return "" if has_sections else next((why for pattern, why in OTHER_KINDS.items() if re.search(pattern, text)), "")
+def is_utf16(text: str) -> bool:
+    """Was it read from a file of UTF-16, as if that were UTF-8?"""
+    return text.startswith(("\udcff\udcfe", "\udcfe\udcff")) or {"\0"} in (set(text[:40:2]), set(text[1:40:2]))
+
+
+def kind_of(line: Line) -> str:
+    """What a text is that is no file of properties, with the next step; "" if it may be one. line: one of it, that is no property."""
+    if line.value == "{":
+        return "is a login file of Java (JAAS): give the login module and its options in one line, sasl.jaas.config=... required ...;"
+    if not line.value and line.is_pair:
+        return OTHER_KINDS[r"-$|---$"]
+    return next((why for pattern, why in OTHER_KINDS.items() if re.match(pattern, line.name)), "")
 
 
 def read_lines(text: str) -> Iterator[Line]:
     """Each property of a file's text, as it stands there. Comments begin with # and !; a backslash continues a line, and begins \\uXXXX."""
     lines = re.split(r"\r\n|\r|\n", text)
-    if any(SECTION.fullmatch(line.strip()) for line in lines):
+    logical = list(_logical_lines(lines))
+    if any(SECTION.fullmatch(parts[0].strip()) for _, parts in logical):  # not of a value that goes on, which may look so
         yield from _of_sections(lines)
         return
-    for number, parts in _logical_lines(lines):
+    for number, parts in logical:
         line = "".join(parts)
         key = KEY.match(line)
         assert key is not None  # it matches nothing, too

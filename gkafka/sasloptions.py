@@ -6,11 +6,13 @@ import dataclasses
 import difflib
 import os
 import re
+import unicodedata
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from gkafka.config import (
     NOT_UTF8,
+    WORD,
     ClientConfig,
     ConsumerConfig,
     NativeConsumerConfig,
@@ -34,6 +36,7 @@ __all__ = [
     "hide_mistaken",
     "hide_secrets",
     "hide_tls",
+    "is_of_addresses",
     "seems_secret",
     "seems_secret_config",
     "tls_options",
@@ -63,15 +66,15 @@ EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 UNSET = ClientConfig()
 
 
-def _spellings(kind: str) -> set[str]:
-    options = [f for f in dataclasses.fields(ClientConfig) if f.metadata[kind]]
+def _spellings(kind: str, *configs: Any) -> set[str]:
+    options = [f for config in configs or (ClientConfig,) for f in dataclasses.fields(config) if f.metadata[kind]]
     return {spelling.replace(".", "_") for f in options for spelling in (f.name, *f.metadata["aliases"])}
 
 
 SECRETS = _spellings("secret")
 BESIDE_SECRETS = _spellings("beside_secret")
 OF_MECHANISM = ("sasl_mechanism", "sasl_mechanisms")
-PEM = _spellings("pem")
+PEM, CHOSEN = _spellings("pem"), _spellings("choices", ClientConfig, ConsumerConfig, NativeConsumerConfig, ProducerConfig)
 MAPPINGS = ("sasl_oauth_extensions", "sasl_oauth_form_fields")
 GIVES_TOKENS = "sasl_oauth_token_provider"  # a token itself, given as text, is a mistake that nothing may show
 KNOWN = {
@@ -83,6 +86,15 @@ KNOWN = {
 LIKE_A_SECRET = re.compile(r"pas+_?w|pas+_?phrase|pwd|(^|_)pass(_|$)|secret|token|jaas|credential|(^|_)key$", re.IGNORECASE)
 URL_WITH_USER = re.compile(r"://.*@", re.DOTALL)
 HOSTS = ("hosts", "bootstrap_servers", "metadata_broker_list", "zookeeper_hosts", "zookeeper_connect")
+BETWEEN_ADDRESSES = re.compile(r"[\s,;|&'\"`<>(){}\[\]$#\\\u200b-\u200f\u2018\u2019\u201c\u201d\u3001\ufeff]+")
+"""What separates addresses in lists of any kind, and what templates have around a name."""
+LIKE_ADDRESS = re.compile(
+    r"(?:\w{1,16}:)?/{2,3}(?:%?[\w.-]*%?(?::-?\d\w{0,5})*/?)|"  # of an URL, whose path may be a secret
+    r"(?:(?:sasl_)?(?:plaintext|ssl):)?%?[\w.-]*%?(?::-?(?:\d\w{0,5}|\w{0,3}))*(?:/(?!/)[\w./-]*)?|"
+    r"[0-9a-fA-F:.]+(?:%\w+)?",
+    re.IGNORECASE,
+)
+NAMED = re.compile(r"[\w.-]+:?")
 ALIKE = 0.85  # of two names: a slip of the pen in one of a secret's
 
 
@@ -166,6 +178,7 @@ def _hidden(name: str, value: Any, known: Container[str]) -> Any:
     named_so = option in SECRETS or option == GIVES_TOKENS or seems_secret(option)
     if isinstance(value, str):
         is_secret = named_so or is_pem_text(value) or has_user(value) or (option in PEM and may_be_key(value))
+        is_secret = is_secret or (option in CHOSEN and not WORD.fullmatch(value))
         return Secret(value) if is_secret else value
     is_usable = value is None or callable(value) or isinstance(value, os.PathLike)
     if is_usable or not (named_so or option in PEM):
@@ -218,18 +231,28 @@ def has_user(text: str) -> bool:
 
 
 def hide_hosts(value: Any) -> Any:
-    """Addresses as users give them, a text or a list, as Secrets where somebody's name and password stand before one: what is used has none."""
-    if isinstance(value, bytes) and b"@" in value:
+    """Addresses as users give them, a text or a list, as Secrets where they may hold one: somebody's name and password before a host, or something else
+    that was pasted there, as a connection string. What is used is never hidden.
+    """
+    if isinstance(value, bytes) and not is_of_addresses(value.decode(errors="replace")):
         value = value.decode(errors="replace")
     if isinstance(value, str):
-        return Secret(value) if "@" in value else value
+        return value if isinstance(value, Secret) or is_of_addresses(value) else Secret(value)
     if isinstance(value, Mapping):
         return unseen(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         if not all(isinstance(one, str) for one in value):
             return unseen(value)
-        return [Secret(one) for one in value] if any("@" in one for one in value) else value
+        return value if all(map(is_of_addresses, value)) else [Secret(one) for one in value]
     return value
+
+
+def is_of_addresses(text: str) -> bool:
+    """Is every word of a text an address, or what a template has in place of one? The only rule of what messages may show of one."""
+    text = unicodedata.normalize("NFKC", text).replace("\\/", "/")
+    words = [word for word in BETWEEN_ADDRESSES.split(text) if word]
+    is_list = len(words) > 1  # of words, one of which may be the name of a secret, and the next the secret
+    return all(LIKE_ADDRESS.fullmatch(word) and not (is_list and NAMED.fullmatch(word) and LIKE_A_SECRET.search(word)) for word in words)
 
 
 def seems_secret(option: str) -> bool:

@@ -31,7 +31,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.hosts import parse_hosts
 from gkafka.jaas import mechanism_of, read_login
 from gkafka.javanames import BUFFERS, CLIENT_NAMES, HANDLERS, NAMES, canonical, fields_of, is_so_here, why_no_effect, why_refused
-from gkafka.sasloptions import check_sasl, hide_secrets, with_region
+from gkafka.sasloptions import check_sasl, hide_secrets, is_of_addresses, with_region
 from gkafka.spark.hints import meant_property
 from gkafka.spark.values import whole_number
 
@@ -285,7 +285,7 @@ def _hosts(name: str, text: str) -> str:
     try:
         parse_hosts(text)
     except ConfigurationError as exc:  # told when the read is planned, under the name that the user wrote
-        shown = "" if "@" in text else f"={text!r}"  # what stands before it may be a password
+        shown = f"={text!r}" if is_of_addresses(text) else ""
         raise ConfigurationError(f"kafka.{name}{shown}: {exc}") from exc
     return text.strip()
 
@@ -426,7 +426,7 @@ def by_properties(text: str) -> str:
 def _handler_class(name: str, text: str) -> str:
     """What Java needs a class for, gkafka does by itself. Another class does what nobody here knows."""
     if text.rpartition(".")[2] not in HANDLERS:
-        raise ConfigurationError(f"kafka.{name}: {why_refused(name, '', 'kafka.')}")
+        raise ConfigurationError(f"kafka.{name}: {why_refused(name, text, 'kafka.')}")
     return text
 
 

@@ -598,7 +598,9 @@ def test_a_login_line_goes_on_as_in_java_and_as_in_configparser(file: Any) -> No
     [
         ("bootstrap.servers=h:1\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),
         ("bootstrap.servers=h:1\n".encode("utf-16-be"), "is UTF-16: save it as UTF-8"),
-        (b'{"bootstrap.servers": "h:1", "sasl.password": "x1y2"}', "is JSON: write lines NAME=VALUE"),
+        (b'{"bootstrap.servers": "h:1", "sasl.password": "x1y2"}', "is JSON, or a dict of Python: write lines NAME=VALUE"),
+        (b"{'bootstrap.servers': 'h:1', 'sasl.password': 'x1y2'}", "is JSON, or a dict of Python"),
+        (b'KafkaClient {\n  x.PlainLoginModule required\n  password="x1y2";\n};\n', "is a login file of Java"),
         (b"<?xml version='1.0'?><configuration/>", "is XML"),
         (b"# mine\nexport KAFKA_PASSWORD=x1y2\n", "has lines of a shell"),
         (b"spring:\n  kafka:\n    password: x1y2\n", "is YAML"),
@@ -614,6 +616,72 @@ def test_a_file_of_another_kind_is_told_as_what_it_is(text: bytes, says: str, tm
     path.write_bytes(text)
     for read in (lambda: settle({"config": str(path)}), lambda: KafkaClient.from_properties(path)):
         with pytest.raises(ConfigurationError, match=says) as told:
+            read()
+        assert "x1y2" not in told_by(told.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sasl.password=a{b",
+        "sasl.password=x<abc",
+        "# set by {{ ansible }}",
+        "#\n---\n#",
+        'client.id={"a":1}',
+        "ssl.ca.location=",
+        "\n" * 60,
+        "#\n" * 60 + "!\n",
+        "sasl.password=p\\\n[abc]",
+    ],
+)
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_a_file_that_has_properties_is_one_whatever_else_stands_there(line: str, place: str, file: Any) -> None:
+    text = f"{line}\nbootstrap.servers=h:1" if place == "above" else f"bootstrap.servers=h:1\n{line}"
+    assert "---" in line or settle({"config": file(f"{text}\n")}).hosts == "h:1"
+    if "[abc]" in line:
+        assert settle({"config": file(f"{text}\n")}).client["sasl_password"].reveal() == "p[abc]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "other", "another"),
+    [
+        ("security.protocol", "SSL", "security_protocol", "PLAINTEXT"),
+        ("acks", "all", "request.required.acks", "1"),
+        ("bootstrap.servers", "h:1", "metadata.broker.list", "k:1"),
+        ("ssl.ca.location", "/a.pem", "ssl.cafile", "/b.pem"),
+        ("receive.buffer.bytes", "1000", "socket.receive.buffer.bytes", "2000"),
+        ("group.id", "g", "group_id", "h"),
+        ("topic.acks", "1", "acks", "all"),
+    ],
+)
+@pytest.mark.parametrize("section", ["", "[default]\n", "[staging]\n"])
+def test_an_option_that_two_names_give_different_values_is_refused(
+    name: str, value: str, other: str, another: str, section: str, file: Any
+) -> None:
+    config = file(f"{section}{name}={value}\n{other}={another}\n") + (":staging" if "staging" in section else "")
+    for read in (
+        lambda: settle({"config": config}),
+        lambda: KafkaClient.from_properties(config),
+        lambda: KafkaClient.from_properties({name: value, other: another}),
+    ):
+        with pytest.raises(ConfigurationError, match=f"{name} and {other} are one option, given twice"):
+            read()
+    settle({"config": file(f"{name}={value}\n{other}={value}\n")})
+
+
+def test_two_names_of_which_one_has_no_effect_are_no_contradiction(file: Any) -> None:
+    settle({"config": file("compression.type=zstd\ncompression.zstd.level=3\ncompression.gzip.level=9\n")})
+    settle({"config": file("socket.timeout.ms=60000\nrequest.timeout.ms=30000\n")})
+    client = settle(
+        {"config": file("[default]\nacks=1\nsecurity.protocol=SSL\n[staging]\nsecurity_protocol=PLAINTEXT\n") + ":staging"}
+    ).client
+    assert client["security_protocol"] == "PLAINTEXT"  # a section counts before [default], whatever it calls the option
+
+
+def test_a_login_line_of_several_lines_without_backslashes_is_told_so(file: Any) -> None:
+    config = file('sasl.jaas.config=x.PlainLoginModule required\n  username="u"\n  password="x1y2";\n')
+    for read in (lambda: settle({"config": config}), lambda: KafkaClient.from_properties(config)):
+        with pytest.raises(ConfigurationError, match="ends without a semicolon: end each of its lines but the last in a backslash") as told:
             read()
         assert "x1y2" not in told_by(told.value)
 

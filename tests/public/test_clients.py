@@ -145,6 +145,17 @@ def test_hosts_that_cannot_be_are_named(hosts: Any) -> None:
         ("SSL://b1:9092 SSL://b2:9092", "separate addresses by commas, as 'SSL://b1:9092,SSL://b2:9092'"),
         ("b1;b2", "separate addresses by commas, as 'b1,b2'"),
         ("b1:9092;", "';' belongs to no host"),
+        ("SASL_SSL:// b1:9092", "give 'SASL_SSL://b1:9092'"),
+        ("PLAINTEXT:\\/\\/b1:9092", "give 'PLAINTEXT://b1:9092'"),
+        ("b1:9092 \\", "give 'b1:9092'"),
+        ("bootstrap.servers=b1:9092", "give the value alone"),
+        ("%BOOTSTRAP%", "a placeholder that nobody has filled in"),
+        ("__BROKER__", "a placeholder that nobody has filled in"),
+        ("None", "a placeholder that nobody has filled in"),
+        ("null", "a placeholder that nobody has filled in"),
+        ("b1..x", "must be host:port"),
+        ("b-2...", "must be host:port"),
+        (f"{'a' * 64}.x:1", "must be host:port"),
         ("['b1:9092']", "only an IPv6 address stands in brackets: give 'b1:9092'"),
         ("['b1:9092', 'b2:9092']", "separate addresses by commas, as 'b1:9092,b2:9092'"),
         ('["b1:9092"]', "give 'b1:9092'"),
@@ -758,3 +769,14 @@ def test_a_fetch_of_many_partitions_is_decoded_off_the_hub(make_cluster: Any, co
     consumer.assign({("t", p): 0 for p in range(5000)})  # with starts that are known all are in the first fetch
     assert consumer.consume(LIMIT_S * 1000).value == b"x"
     assert "decodeFetch" in apart
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    ['tolist(["b1:9092"])', "b1:9092 and b2:9092", "b1:9092 (leader)", "b1.x or b2.x", "hosts b1:9092"],
+    ids=lambda hosts: hosts.split(" ")[-1][:9],
+)
+def test_no_cure_makes_a_host_of_a_word_around_addresses(hosts: str) -> None:
+    with pytest.raises(ConfigurationError, match="belongs to no host") as told:
+        KafkaClient(hosts, handler="threading")
+    assert not any(word in str(told.value) for word in ("as '", "give '"))

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.clientproperties import hide_properties, read_properties
+from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
 from gkafka.testing import MockCluster, Sasl
 from tests.public.aids import Runner
@@ -204,3 +206,48 @@ def test_no_secret_is_in_an_error_or_its_traceback(given: Any, as_file: bool, fi
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         KafkaClient.from_properties(tmp_path / "nope")
+
+
+STRIMZI = (
+    'x.OAuthBearerLoginModule required oauth.client.id="c" oauth.client.secret="x1y2" oauth.scope="s" oauth.audience="a" '
+    'oauth.token.endpoint.uri="https://h/t" oauth.ssl.truststore.type="PEM" ;'
+)
+
+
+def of_login(line: str, mechanism: str, **more: str) -> dict[str, str]:
+    start = {"bootstrap.servers": "h:1", "security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": line}
+    return {**start, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+def test_a_login_line_of_strimzi_says_where_tokens_come_from() -> None:
+    handler = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+    given = of_login(STRIMZI, "OAUTHBEARER", sasl_login_callback_handler_class=handler)
+    found = read_properties(hide_properties(given))
+    names = ("client_id", "client_secret", "scope", "audience", "token_endpoint_url")
+    values = [found.client[f"sasl_oauth_{name}"] for name in names]
+    assert [v.reveal() if isinstance(v, Secret) else v for v in values] == ["c", "x1y2", "s", "a", "https://h/t"]
+    assert "oauth.ssl.truststore.type in sasl.jaas.config" in found.notes[0]
+    with KafkaClient.from_properties(given) as client:
+        assert client.cluster.config.sasl_oauth_audience == "a"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (of_login("x.PlainLoginModule required username='u' password='x1y2';;", "PLAIN"), "ends with more than one semicolon"),
+        (of_login("x.PlainLoginModule required username='u' password='x1y2';", "PLAIN", sasl_username="v"), "sasl_username differ"),
+        (of_login(STRIMZI.replace("oauth.scope", "clientId"), "OAUTHBEARER"), "differs from another one that means the same"),
+        (of_login(STRIMZI.replace("oauth.scope", "oauth.access.token"), "OAUTHBEARER"), "give the token by sasl_oauth_token_provider"),
+        (
+            of_login(
+                "x.OAuthBearerLoginModule required;", "OAUTHBEARER", sasl_login_callback_handler_class="com.google.GcpLoginCallbackHandler"
+            ),
+            "token.endpoint.url=http://localhost:14293",
+        ),
+    ],
+    ids=lambda one: None if isinstance(one, dict) else one,
+)
+def test_a_login_line_that_cannot_be_had_is_told_with_the_next_step(given: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as told:
+        KafkaClient.from_properties(given)
+    assert "x1y2" not in told_by(told.value)

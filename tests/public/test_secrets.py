@@ -20,6 +20,7 @@ from gkafka import KafkaClient, SslConfig, jaas, sasloptions
 from gkafka.admin import Append, NewTopic, Subtract
 from gkafka.broker import Broker
 from gkafka.checks import check_count
+from gkafka.cli.settings import settle
 from gkafka.cluster import Cluster
 from gkafka.config import Secret
 from gkafka.connection import BrokerConnection
@@ -32,6 +33,8 @@ from gkafka.kafka.admin import AlterConfigOp, ConfigResource, UserScramCredentia
 from gkafka.kafka.admin import NewTopic as KafkaNewTopic
 from gkafka.kafka.client_async import KafkaClient as VersionClient
 from gkafka.simpleconsumer import SimpleConsumer
+from gkafka.spark.options import parse
+from gkafka.spark.sinkoptions import parse_sink
 from gkafka.testing import MockCluster, Reply, Sasl
 from gkafka.wire.configs import AlterConfigsResourceResponse, AlterConfigsResponse, IncrementalAlterConfigsResponse
 from tests.public.conftest import Connect
@@ -976,3 +979,50 @@ def test_what_is_no_percent_escape_in_a_proxys_url_is_refused_and_not_shown(plac
 
 def test_a_percent_escape_in_a_proxys_url_is_what_it_stands_for() -> None:
     assert parse_proxy_url("http://u:p%25%c3%a4%C3%A4@h:1").credentials == ("u", "p%\u00e4\u00e4")
+
+
+PASTED = {
+    "a connection string": f"Endpoint=sb://ns.example/;SharedAccessKeyName=x;SharedAccessKey={SECRET}",
+    "a line of a file": f"sasl.password={SECRET}",
+    "such a line, in another form": f"b:1\nsasl.password: {SECRET}",
+    "a file": f"bootstrap.servers=b:1\nsasl.password={SECRET}",
+    "a login line": f'x.PlainLoginModule required username="u" password="{SECRET}";',
+    "a user and a password": f"alice:{SECRET}",
+    "a path": f"https://h.example/{SECRET}",
+    "no word": f"{SECRET}!x",
+}
+
+
+@pytest.mark.parametrize("pasted", PASTED)
+def test_what_is_pasted_in_place_of_addresses_is_not_shown(pasted: str, tmp_path: Path) -> None:
+    text = PASTED[pasted]
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=" + text.replace("\n", "\\n"))
+    makers: list[Callable[[], Any]] = [
+        *(partial(skin, bootstrap_servers=given, handler="threading") for skin in SKINS for given in (text, [text])),
+        *(partial(maker, text, {}) for maker in LEGACY),
+        lambda: KafkaClient(text, handler="threading"),
+        lambda: KafkaClient.from_properties(file),
+        lambda: KafkaClient.from_properties({"bootstrap.servers": text}),
+        lambda: KafkaClient.from_properties({"bootstrap.servers": [text]}),
+        lambda: settle({"config": str(file)}),
+        lambda: parse({"kafka.bootstrap.servers": text, "subscribe": "t"}),
+        lambda: parse_sink({"kafka.bootstrap.servers": text, "topic": "t"}),
+        lambda: Broker(1, text, 1, ThreadingHandler(), 1, 1),
+        lambda: KafkaClient("h:1", source_address=text, handler="threading"),
+    ]
+    for maker in makers:
+        error = failing(maker)
+        assert SECRET not in (error if isinstance(error, str) else told_by(error))
+
+
+@pytest.mark.parametrize("pasted", [name for name in PASTED if "=" in PASTED[name]])
+@pytest.mark.parametrize("option", ["security_protocol", "sasl_mechanism", "compression", "auto_offset_reset", "isolation_level"])
+def test_what_is_pasted_in_place_of_a_choice_is_not_shown(pasted: str, option: str) -> None:
+    given = {option: PASTED[pasted]}
+    for maker in (
+        lambda: KafkaClient.from_properties({"bootstrap.servers": "h:1", **given}),
+        *((lambda: KafkaClient("h:1", handler="threading", **given),) if "s" in option[:3] else ()),
+    ):
+        error = failing(maker)
+        assert SECRET not in (error if isinstance(error, str) else told_by(error))
