@@ -38,9 +38,11 @@ def played(programs: Sequence[UserProgram]) -> dict[str, dict[str, Outcome]]:
                     found[program.name][ORIGINAL] = by_python(place, program, ORIGINAL, program.source, python)
                 elif "zookeeper" in program.needs:
                     continue
+                theirs, said = found[program.name][ORIGINAL], []
                 for handler in HANDLERS:
-                    found[program.name][COLUMNS[handler][version]] = by_python(place, program, handler, program.copy(handler))
-                print(f"Kafka {version}: {program.name}", file=sys.stderr, flush=True)
+                    ours = found[program.name][COLUMNS[handler][version]] = by_python(place, program, handler, program.copy(handler))
+                    said.append(f"{handler} {'the same' if ours.lines == theirs.lines else 'differs'}")
+                print(f"Kafka {version}: {program.name}: {', '.join(said)}", file=sys.stderr, flush=True)
     return found
 
 

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer
 bootstrap, topic, group = sys.argv[1:4]
 producer = KafkaProducer(bootstrap_servers=[bootstrap])
 for i in range(3):
-    producer.send(topic, b"%d" % i).get(timeout=30)
+    producer.send(topic, b"%d" % i).get(timeout=60)
 producer.close()
 
 consumer = KafkaConsumer(topic, bootstrap_servers=[bootstrap], group_id=group, auto_offset_reset="earliest", enable_auto_commit=False)

@@ -24,7 +24,7 @@ def drain(producer, wanted):
     """All that was reported: at least so many, however long that takes, then what is there."""
     while True:
         try:
-            message, error = producer.get_delivery_report(block=len(reports) < wanted, timeout=30)
+            message, error = producer.get_delivery_report(block=len(reports) < wanted, timeout=60)
         except queue.Empty:
             return
         reports.append(message)
