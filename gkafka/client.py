@@ -151,7 +151,12 @@ class KafkaClient:
         What has no effect here, as the address of a schema registry, is passed over with one warning in the log. Raises ConfigurationError, naming the
         property, for what cannot be had and for unknown names, and OSError if the file cannot be read.
         """
-        from gkafka.clientproperties import hide_properties, read_properties, without  # whoever gives options starts without it
+        from gkafka.clientproperties import (
+            check_hosts,
+            hide_properties,
+            read_properties,
+            without,
+        )  # whoever gives options starts without it
 
         options, properties = hide_secrets(options), hide_properties(properties)
         found = read_properties(properties)
@@ -161,7 +166,7 @@ class KafkaClient:
         if "hosts" not in given and given.get("zookeeper_hosts") is None:
             if not found.hosts:
                 raise ConfigurationError("from_properties(): no bootstrap.servers: name the brokers there, or give hosts='host:port,...'")
-            given["hosts"] = found.hosts
+            given["hosts"] = check_hosts(found.hosts_where, found.hosts, given.get("security_protocol"))
         client = cls(**given)
         client._properties = found
         return client

@@ -15,7 +15,7 @@ from typing import Any
 
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret, check, is_pem_text
 from gkafka.exceptions import ConfigurationError
-from gkafka.hosts import parse_source_address
+from gkafka.hosts import parse_hosts, parse_source_address
 from gkafka.jaas import mechanism_of, read_login
 from gkafka.javanames import (
     BUFFERS,
@@ -37,7 +37,7 @@ from gkafka.javanames import (
     why_refused,
 )
 from gkafka.properties import CONSUMER, PRODUCER, Line, is_utf16, kind_of, read_lines, split_section, wanted_sections
-from gkafka.sasloptions import hide_hosts, hide_secrets
+from gkafka.sasloptions import hide_secrets
 from gkafka.unseen import unseen
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Properties",
     "Source",
     "buffers",
+    "check_hosts",
     "check_stores",
     "hide_properties",
     "no_effect",
@@ -224,7 +225,7 @@ def hide_properties(given: Any) -> Any:
 def _hidden(name: Any, value: Any) -> Any:
     if not isinstance(name, str):
         return unseen(value)
-    plain = value.reveal() if isinstance(value, Secret) else value
+    plain = value.reveal() if isinstance(value, Secret) else _joined(value) if canonical(name) in HOSTS else value
     return hide_secrets({canonical(name): plain}, BESIDE_OPTIONS)[canonical(name)]
 
 
@@ -367,14 +368,23 @@ def note_of(path: str, passed: Mapping[str, str]) -> str:
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """What to say of a name that is no property's."""
+    if (inner := _within(name)) is not None:
+        return f"unknown option; write it as {inner!r}"
     near = nearest(name, known)
     return f"unknown option; did you mean {near!r}?" if near else "unknown option: leave it out; docs/options.md lists all"
+
+
+def _within(name: str) -> str | None:
+    """The property that a name has at its end, as those of variables and of frameworks have: KAFKA_BOOTSTRAP_SERVERS, spring.kafka.client-id."""
+    parts = dotted(name).lower().split(".")
+    ends = [".".join(parts[at:]) for at in range(4) if "kafka" in parts[:at] or (at == 0 and name.isupper())]
+    return next((end for end in ends if is_known(end)), None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Properties:
     """What the properties come to. hosts: "" if they name no brokers. client, producer, consumer: options of KafkaClient, get_producer() and
-    get_consumer(). group: of get_consumer(), or None. notes: for the user, a line each."""
+    get_consumer(). group: of get_consumer(), or None. notes: for the user, a line each. hosts_where: how an error names the property of the hosts."""
 
     hosts: str
     client: Mapping[str, Any] = dataclasses.field(repr=False)
@@ -382,6 +392,7 @@ class Properties:
     consumer: Mapping[str, Any] = dataclasses.field(repr=False)
     group: str | None
     notes: tuple[str, ...]
+    hosts_where: str = "hosts"
 
     def of_producer(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments of get_producer(), with these properties for what they leave out."""
@@ -426,7 +437,7 @@ class _Reading:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._all = source.of("", PRODUCER, CONSUMER)
-        self._hosts = ""
+        self._hosts = self._hosts_where = ""
         self._group: str | None = None
         self._buffers: dict[str, int] = {}
         self._passed: dict[str, str] = {}
@@ -444,12 +455,14 @@ class _Reading:
                     self._take(part, name, value)
         settle_login(self._all, self._client, self._passed)
         notes = self._source.notes + ((note_of(self._source.path, self._passed),) if self._passed else ())
-        return Properties(self._hosts, self._client, self._records[PRODUCER], self._records[CONSUMER], self._group, notes)
+        return Properties(
+            self._hosts, self._client, self._records[PRODUCER], self._records[CONSUMER], self._group, notes, self._hosts_where
+        )
 
     def _take(self, part: str, name: str, value: Any) -> None:
         where, option = self._source.where(name), canonical(name)
         if option in HOSTS:
-            self._hosts = _name(where, hide_hosts(",".join(value)) if isinstance(value, (list, tuple)) else value)
+            self._hosts, self._hosts_where = _name(where, value), where
         elif name in BUFFERS:
             self._client.update(buffers(self._buffers, BUFFERS[name], where, value))
         elif option == "exclude_internal_topics":
@@ -502,6 +515,22 @@ def _name(where: str, value: Any) -> str:
         shown = f"={value!r}" if isinstance(value, str) else ""
         raise ConfigurationError(f"{where}{shown}: must be a name, or leave it out")
     return value
+
+
+def _joined(hosts: Any) -> Any:
+    """A list of addresses, texts or bytes, as one text; all else as it is."""
+    if not isinstance(hosts, (list, tuple)) or not all(isinstance(one, (str, bytes)) for one in hosts):
+        return hosts
+    return ",".join(one.decode(errors="replace") if isinstance(one, bytes) else str.__str__(one) for one in hosts)
+
+
+def check_hosts(where: str, text: str, protocol: str | None) -> str:
+    """The addresses as they are. Raises ConfigurationError, with the place where they stand, for what are none."""
+    try:
+        parse_hosts(text, protocol)
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{where}{str(exc).removeprefix('hosts')}") from exc
+    return text
 
 
 def _truth(where: str, value: Any) -> bool:

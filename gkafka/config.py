@@ -198,7 +198,9 @@ def _is_finite(value: float) -> bool:
 
 def is_near(value: Any, choices: Iterable[Any]) -> bool:
     """Whether a value is nearly one of these texts, so that it can be shown: it is no secret."""
-    return isinstance(value, str) and bool(difflib.get_close_matches(value.upper(), [c for c in choices if c], n=1, cutoff=NEARLY))
+    return isinstance(value, str) and bool(
+        difflib.get_close_matches(value.upper(), [c for c in choices if isinstance(c, str)], n=1, cutoff=NEARLY)
+    )
 
 
 def _near(value: Any, names: Any) -> str:

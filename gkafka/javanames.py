@@ -195,6 +195,7 @@ NO_GROUP_SETTING = "gkafka does that by itself"
 METRICS = "gkafka has no such metrics"
 LOGS = "gkafka logs by Python's logging"
 REGISTRY = "gkafka asks no schema registry"
+CONNECT, STREAMS, BROKERS = "it is of Kafka Connect's workers", "it is of Kafka Streams", "it is of brokers"
 TICKETS = "tickets are those of the environment"
 BOUNDED = (
     "records are bounded by their bytes here, not by their number: buffer_bytes, in bytes, or queue.buffering.max.kbytes is that bound"
@@ -288,6 +289,18 @@ PREFIXES = {
         ("specific.avro.", "specific.protobuf.", "normalize.schemas", "latest.compatibility.", "proxy.host", "proxy.port"), REGISTRY
     ),
     "confluent.": "it is of Confluent's own clients",
+    **dict.fromkeys(("offset.storage.", "config.storage.", "status.storage.", "offset.flush.", "rest.", "plugin."), CONNECT),
+    **dict.fromkeys(
+        ("connector.client.", "key.converter", "value.converter", "internal.key.", "internal.value.", "header.converter"), CONNECT
+    ),
+    **dict.fromkeys(("default.key.", "default.value.", "default.deserialization.", "default.production.", "num.stream."), STREAMS),
+    **dict.fromkeys(("rocksdb.", "state.", "processing.", "cache.max.", "statestore.", "num.standby.", "application.server"), STREAMS),
+    **dict.fromkeys(("topology.", "commit.interval.ms", "replication.factor", "max.task.idle.ms", "poll.ms", "buffered.records."), STREAMS),
+    **dict.fromkeys(("broker.id", "node.id", "process.roles", "controller.", "listeners", "listener.", "advertised."), BROKERS),
+    **dict.fromkeys(("inter.broker.", "log.", "num.", "offsets.topic.", "transaction.state.log.", "group.initial.", "zookeeper."), BROKERS),
+    **dict.fromkeys(("socket.request.", "delete.topic.enable", "super.users", "authorizer.", "sasl.enabled.mechanisms"), BROKERS),
+    **dict.fromkeys(("sasl.mechanism.inter.broker.", "ssl.client.auth", "auto.create.topics.enable", "min.insync.replicas"), BROKERS),
+    "application.id": f"{STREAMS}; a group is named by group.id",
 }
 """How names begin that have no effect -> the reason."""
 FOR_REGISTRY = re.compile(

@@ -90,7 +90,7 @@ BETWEEN_ADDRESSES = re.compile(r"[\s,;|&'\"`<>(){}\[\]$#\\\u200b-\u200f\u2018\u2
 """What separates addresses in lists of any kind, and what templates have around a name."""
 LIKE_ADDRESS = re.compile(
     r"(?:\w{1,16}:)?/{2,3}(?:%?[\w.-]*%?(?::-?\d\w{0,5})*/?)|"  # of an URL, whose path may be a secret
-    r"(?:(?:sasl_)?(?:plaintext|ssl):)?%?[\w.-]*%?(?::-?(?:\d\w{0,5}|\w{0,3}))*(?:/(?!/)[\w./-]*)?|"
+    r"(?:(?:sasl_)?(?:plaintext|ssl):)?%?[\w.-]*%?(?::-?(?:\d\w{0,5}|\w{0,4}))*(?:/(?!/)[\w./-]*)?|"
     r"[0-9a-fA-F:.]+(?:%\w+)?",
     re.IGNORECASE,
 )
@@ -249,7 +249,7 @@ def hide_hosts(value: Any) -> Any:
 
 def is_of_addresses(text: str) -> bool:
     """Is every word of a text an address, or what a template has in place of one? The only rule of what messages may show of one."""
-    text = unicodedata.normalize("NFKC", text).replace("\\/", "/")
+    text = unicodedata.normalize("NFKC", text).replace("\\/", "/").replace("\ufffd", "")
     words = [word for word in BETWEEN_ADDRESSES.split(text) if word]
     is_list = len(words) > 1  # of words, one of which may be the name of a secret, and the next the secret
     return all(LIKE_ADDRESS.fullmatch(word) and not (is_list and NAMED.fullmatch(word) and LIKE_A_SECRET.search(word)) for word in words)

@@ -21,6 +21,7 @@ from gkafka.client import KafkaClient
 from gkafka.clientproperties import (
     HOSTS,
     buffers,
+    check_hosts,
     check_stores,
     no_effect,
     note_of,
@@ -32,7 +33,6 @@ from gkafka.clientproperties import (
 )
 from gkafka.config import ClientConfig, NativeConsumerConfig, ProducerConfig, Secret
 from gkafka.exceptions import ConfigurationError
-from gkafka.hosts import parse_hosts
 from gkafka.javanames import BUFFERS, canonical, dotted, may_be_told
 from gkafka.properties import CONSUMER as OF_CONSUMERS
 from gkafka.properties import PRODUCER as OF_PRODUCERS
@@ -132,15 +132,7 @@ def settle(given: Mapping[str, Any], *, prefix: str = "", uses: tuple[str, ...] 
 
 def _hosts_of_environment(protocol: str) -> str:
     text = os.environ.get(HOSTS_VARIABLE, "").strip()
-    return _checked_hosts(HOSTS_VARIABLE, text, protocol) if text else ""
-
-
-def _checked_hosts(where: str, text: str, protocol: str) -> str:
-    try:
-        parse_hosts(text, protocol)
-    except ConfigurationError as exc:
-        raise ConfigurationError(f"{where}{str(exc).removeprefix('hosts')}") from exc
-    return text
+    return check_hosts(HOSTS_VARIABLE, text, protocol) if text else ""
 
 
 class _Found:
@@ -203,7 +195,7 @@ class _Found:
 
     def checked_hosts(self, protocol: str) -> str:
         """The brokers that a file or --set names, "" for none. Raises ConfigurationError with the place where they are named."""
-        return _checked_hosts(self._hosts_where, self._hosts, protocol) if self._hosts else ""
+        return check_hosts(self._hosts_where, self._hosts, protocol) if self._hosts else ""
 
     def take_environment(self) -> None:
         for option, variable in SECRETS.items():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.cli.settings import settle
 from gkafka.clientproperties import hide_properties, read_properties
 from gkafka.config import Secret
 from gkafka.exceptions import ConfigurationError
@@ -251,3 +252,53 @@ def test_a_login_line_that_cannot_be_had_is_told_with_the_next_step(given: dict[
     with pytest.raises(ConfigurationError, match=says) as told:
         KafkaClient.from_properties(given)
     assert "x1y2" not in told_by(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("BOOTSTRAP_SERVERS", "bootstrap.servers"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "bootstrap.servers"),
+        ("KAFKA_SASL_PASSWORD", "sasl.password"),
+        ("spring.kafka.bootstrap-servers", "bootstrap.servers"),
+        ("spring.kafka.consumer.group-id", "group.id"),
+        ("kafka.acks", "acks"),
+    ],
+)
+def test_the_name_of_a_variable_or_of_a_frameworks_property_is_told_by_its_own(name: str, meant: str, file: File) -> None:
+    path = file(f"{name}=x1y2\n")
+    for read in (
+        lambda: KafkaClient.from_properties({name: "x1y2"}),
+        lambda: KafkaClient.from_properties(path),
+        lambda: settle({"config": path}),
+    ):
+        with pytest.raises(ConfigurationError, match=f"{name}: unknown option; write it as '{meant}'"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("text", "whose"),
+    [
+        (
+            "application.id=a\nnum.stream.threads=2\nstate.dir=/s\ndefault.key.serde=x\nprocessing.guarantee=at_least_once\n",
+            "of Kafka Streams",
+        ),
+        ("offset.storage.topic=t\nplugin.path=/p\nkey.converter=x\nconfig.storage.topic=c\nrest.port=1\n", "of Kafka Connect's workers"),
+        ("broker.id=1\nlisteners=PLAINTEXT://:9092\nlog.dirs=/d\nnum.partitions=3\nadvertised.listeners=x\n", "of brokers"),
+    ],
+    ids=["streams", "connect", "brokers"],
+)
+def test_a_file_of_another_program_of_kafkas_is_taken_with_one_note(text: str, whose: str, file: File) -> None:
+    path = file(f"bootstrap.servers=h:1\n{text}")
+    for notes in (settle({"config": path}).notes, read_properties(path).notes):
+        assert len(notes) == 1
+        assert whose in notes[0]
+
+
+def test_addresses_that_are_none_are_told_with_the_file_and_bytes_are_taken(file: File) -> None:
+    path = file("bootstrap.servers=h:1;k:2\n")
+    with pytest.raises(ConfigurationError, match=r"client\.properties: bootstrap.servers: 'h:1;k:2'.*as 'h:1,k:2'"):
+        KafkaClient.from_properties(path)
+    with pytest.raises(ConfigurationError, match=r"bootstrap.servers: 'SSL://h:1' with security_protocol='PLAINTEXT'"):
+        KafkaClient.from_properties({"bootstrap.servers": "SSL://h:1", "security.protocol": "PLAINTEXT"})
+    assert read_properties(hide_properties({"bootstrap.servers": [b"h:1", "k:2"]})).hosts == "h:1,k:2"
