@@ -67,7 +67,7 @@ def test_without_group_id_there_is_no_group_and_no_commit(kafka: KafkaCluster, c
 
 def test_session_timeout_ms_has_to_be_in_the_brokers_range(consumer: Make, new_topic: Topic, new_name: Name) -> None:
     """Behaviour 262: by default Kafka allows 6 s to 30 min."""
-    reading = consumer(group_id=new_name("group"), session_timeout_ms=31 * 60 * 1000)
+    reading = consumer(group_id=new_name("group"), session_timeout_ms=31 * 60 * 1000, request_timeout_ms=32 * 60 * 1000)
     topic = new_topic()
 
     def join() -> None:
@@ -83,7 +83,7 @@ def test_heartbeat_interval_ms_is_how_soon_a_member_hears_of_another(consumer: M
     topic, group = new_topic(2), new_name("group")
     with pytest.raises(KafkaConfigurationError, match="heartbeat_interval_ms"):
         consumer(topic, group_id=group, heartbeat_interval_ms=6000, session_timeout_ms=6000)
-    one = consumer(topic, group_id=group, heartbeat_interval_ms=50, session_timeout_ms=600_000)
+    one = consumer(topic, group_id=group, heartbeat_interval_ms=50, session_timeout_ms=600_000, request_timeout_ms=601_000)
     turn(lambda: len(one.assignment()) == 2, one)
     two = consumer(topic, group_id=group, heartbeat_interval_ms=50)
     turn(lambda: len(one.assignment()) == len(two.assignment()) == 1, one, two)
