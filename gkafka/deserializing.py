@@ -11,6 +11,7 @@ from gkafka.common import TopicPartition
 from gkafka.config import ProducerConfig, build
 from gkafka.exceptions import ConfigurationError, DeliveryError, KafkaTimeoutError, SerializationError
 from gkafka.logs import get_logger
+from gkafka.unseen import described
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -270,14 +271,14 @@ def first_offsets(messages: Sequence[Message]) -> dict[TopicPartition, int]:
 
 def _error(message: Message, exc: Exception) -> SerializationError:
     name, partition, offset = message.topic, message.partition_id, message.offset
-    text = f"deserializer failed on {name}[{partition}] offset {offset}: {type(exc).__name__}: {exc}"
+    text = f"deserializer failed on {name}[{partition}] offset {offset}: {described(exc)}"
     error = SerializationError(text, topic=name, partition=partition, offset=offset)
     error.__cause__ = exc
     return error
 
 
 def _undelivered(error: SerializationError, trouble: Exception) -> SerializationError:
-    text = f"{error}; and dead_letter did not take it: {type(trouble).__name__}: {trouble}"
+    text = f"{error}; and dead_letter did not take it: {described(trouble)}"
     told = SerializationError(text, topic=error.topic, partition=error.partition, offset=error.offset)
     told.__cause__ = trouble
     return told

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gkafka.checks import find_index
 from gkafka.exceptions import ConfigurationError, KafkaException, SerializationError
 from gkafka.records import check_record
+from gkafka.unseen import described
 
 if TYPE_CHECKING:
     from gkafka.config import ProducerConfig
@@ -84,7 +85,7 @@ def chosen_by(partitioner: Callable[[list[int], Any], Any], topic: str, count: i
 
 
 def _not_chosen(topic: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"the partitioner failed for topic {topic!r}: {type(error).__name__}: {error}", topic=topic)
+    return ConfigurationError(f"the partitioner failed for topic {topic!r}: {described(error)}", topic=topic)
 
 
 def _found(chosen: Any, topic: str, count: int) -> int:
@@ -95,4 +96,4 @@ def _found(chosen: Any, topic: str, count: int) -> int:
 
 
 def _not_serialized(what: str, thing: Any, error: Exception) -> SerializationError:
-    return SerializationError(f"{what}_serializer failed on {type(thing).__name__}: {type(error).__name__}: {error}")
+    return SerializationError(f"{what}_serializer failed on {type(thing).__name__}: {described(error)}")

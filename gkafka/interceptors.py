@@ -69,7 +69,9 @@ class InterceptorChain:
         self, topic: Any, value: Any, key: Any = None, partition: Any = None, timestamp: Any = None, headers: Any = None
     ) -> Delivery:
         """Show the record to each on_send, then have it accepted."""
-        record = Record(topic, partition, key, value, list(headers) if isinstance(headers, (list, tuple)) else headers or [], timestamp)
+        if headers is None:
+            headers = ()
+        record = Record(topic, partition, key, value, list(headers) if isinstance(headers, (list, tuple)) else headers, timestamp)
         for number, interceptor in enumerate(self._interceptors):
             # A copy: one that raises half-way leaves the headers of the record that goes on as they were.
             mine = Record(*record[:4], list(record.headers), record.timestamp) if isinstance(record.headers, list) else record
@@ -81,8 +83,10 @@ class InterceptorChain:
                 self._failed(number, interceptor, "on_send")
             else:
                 record = answer
+        # Whatever else is empty is no list of headers, and is refused as without interceptors.
+        told = None if isinstance(record.headers, (list, tuple)) and not record.headers else record.headers
         try:
-            return self._accept(record.topic, record.value, record.key, record.partition, record.timestamp, record.headers or None)
+            return self._accept(record.topic, record.value, record.key, record.partition, record.timestamp, told)
         except Exception as error:
             self._tell_error(record, error, "no")
             raise

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from gkafka.checks import check_name
 from gkafka.exceptions import ConfigurationError
 from gkafka.partition import Partition
+from gkafka.unseen import described
 
 __all__ = [
     "GroupMembershipProtocol",
@@ -95,7 +96,7 @@ def share_of(protocol: GroupMembershipProtocol, participants: list[Any], partiti
     try:
         decided = list(protocol.decide_partitions(participants, partitions, consumer_id))
     except Exception as exc:
-        raise ConfigurationError(f"membership_protocol {name!r} failed: {type(exc).__name__}: {exc}") from exc
+        raise ConfigurationError(f"membership_protocol {name!r} failed: {described(exc)}") from exc
     for partition in decided:
         if not isinstance(partition, Partition) or partitions.get(partition.id) is not partition:
             raise ConfigurationError(

@@ -30,6 +30,7 @@ from gkafka.failures import Undelivered
 from gkafka.nativeproducer import NativeProducer
 from gkafka.ownedbroker import OwnedBroker
 from gkafka.partitioners import RandomPartitioner, random_partitioner
+from gkafka.unseen import described
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -258,7 +259,7 @@ class Producer:
                 message, partition_key = self._serializer(message, partition_key)
             except Exception as exc:
                 raise SerializationError(
-                    f"the serializer failed on {type(message).__name__}: {type(exc).__name__}: {exc}; it must return (message, partition_key)"
+                    f"the serializer failed on {type(message).__name__}: {described(exc)}; it must return (message, partition_key)"
                 ) from exc
         delivery = self._append(message, partition_key, timestamp)
         if self._synchronous:
@@ -300,7 +301,7 @@ class Producer:
     def partitioner_failed(self, error: Exception) -> NoReturn:
         """Raise what the partitioner raised as an error that names it: the message was not accepted."""
         raise ConfigurationError(
-            f"the partitioner failed for topic {self._topic.name!r}: {type(error).__name__}: {error}", topic=self._topic.name
+            f"the partitioner failed for topic {self._topic.name!r}: {described(error)}", topic=self._topic.name
         ) from error
 
     def _spread(self, engine: NativeProducer, lane: Lane) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["hide_options", "refusal", "refused", "told", "unseen"]
+__all__ = ["described", "hide_options", "refusal", "refused", "told", "unseen"]
 
 SHOWN = (str, bytes, Number, Enum, os.PathLike, type, type(None))
 AS_KEYWORDS = "; options are given as keyword arguments: **conf"
@@ -41,6 +41,15 @@ def hide_options(value: Any) -> Any:
 def told(name: str, value: Any) -> str:
     """An argument with its value, or with no more than its type."""
     return f"{name}={value!r}" if _is_shown(value) else f"{name}=<{type(value).__name__}>"
+
+
+def described(error: BaseException) -> str:
+    """Return an exception's type and text, or its type alone where its text cannot be had: `__str__` may be the application's, and raise."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:
+        return name
 
 
 def refused(name: str, value: Any, rule: str) -> ConfigurationError:

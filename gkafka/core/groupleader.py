@@ -9,6 +9,7 @@ from gkafka.brokererrors import KafkaException
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.exceptions import AssignmentError, ProtocolError
+from gkafka.unseen import described
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, by_topic, flattened, read_subscription
 from gkafka.wire.groups import JoinGroupResponseMember, SyncGroupRequestAssignment
 
@@ -81,7 +82,7 @@ def _tried(
     except BaseException as error:
         if is_interruption(error):
             raise
-        objection, cause = f"raised {type(error).__name__}: {error}", error
+        objection, cause = f"raised {described(error)}", error
     if objection is None:
         return made, None
     failure = AssignmentError(f"assignor {assignor.name!r} {objection}; a built-in one made this assignment instead")

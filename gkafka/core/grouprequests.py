@@ -9,6 +9,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor
 from gkafka.core.groupstate import GroupOptions
 from gkafka.exceptions import AssignmentError
+from gkafka.unseen import described
 from gkafka.wire.consumerprotocol import CONSUMER, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
     HeartbeatRequest,
@@ -104,7 +105,7 @@ def _user_data(
     except BaseException as error:
         if is_interruption(error):
             raise
-        raise AssignmentError(f"assignor {assignor.name!r}: user_data() raised {type(error).__name__}: {error}; {advice}") from error
+        raise AssignmentError(f"assignor {assignor.name!r}: user_data() raised {described(error)}; {advice}") from error
     if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
         raise AssignmentError(f"assignor {assignor.name!r}: user_data() returned {data!r:.80}, which is neither bytes nor None; {advice}")
     return data

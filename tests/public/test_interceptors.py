@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient, ProducerInterceptor
-from gkafka.exceptions import ConfigurationError, RecordTooLarge
+from gkafka.exceptions import ConfigurationError, RecordTooLarge, SerializationError
 from gkafka.records import Record
 from gkafka.testing import Close, Error, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, stored, stored_values
@@ -96,6 +96,35 @@ def test_an_on_send_that_returns_no_record_changes_nothing(client: KafkaClient, 
     with client.get_producer(interceptors=[Wrong()]) as producer:
         producer.produce("t", b"v")
     assert stored_values(cluster) == [b"v"]
+
+
+@pytest.mark.parametrize("headers", [0, {}, "", b"", False], ids=repr)
+def test_what_is_no_list_of_headers_is_refused_as_without_interceptors(client: KafkaClient, cluster: MockCluster, headers: Any) -> None:
+    with client.get_producer() as plain, client.get_producer(interceptors=[ProducerInterceptor()]) as producer:
+        expected = error_of(plain.produce, "t", b"v", headers=headers)
+        error = error_of(producer.produce, "t", b"v", headers=headers)
+    assert isinstance(expected, SerializationError)
+    assert (type(error), str(error)) == (type(expected), str(expected))
+    assert stored(cluster) == []
+
+
+@pytest.mark.parametrize("headers", [0, {}, ""], ids=repr)
+def test_headers_that_an_interceptor_returns_are_looked_at_as_well(client: KafkaClient, cluster: MockCluster, headers: Any) -> None:
+    class Wrong(ProducerInterceptor):
+        def on_send(self, record: Record) -> Record:
+            return record._replace(headers=headers)
+
+    with client.get_producer(interceptors=[Wrong()]) as producer:
+        assert isinstance(error_of(producer.produce, "t", b"v"), SerializationError)
+    assert stored(cluster) == []
+
+
+@pytest.mark.parametrize("headers", [None, [], ()], ids=repr)
+def test_no_headers_are_an_empty_list_to_interceptors(client: KafkaClient, cluster: MockCluster, headers: Any) -> None:
+    noting = Noting()
+    with client.get_producer(interceptors=[noting]) as producer:
+        producer.produce("t", b"v", headers=headers)
+    assert stored(cluster)[0].headers == [("by", b"")]
 
 
 def test_errors_are_told_with_whether_the_record_may_be_there(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:

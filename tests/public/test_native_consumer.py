@@ -435,6 +435,61 @@ def test_on_deserialize_error_skip_passes_it_with_a_warning(client: KafkaClient,
     assert consumer.position(T0) == 6
 
 
+class Mute(ValueError):
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def number_of(data: bytes) -> int:
+    if not data.isdigit():
+        raise Mute
+    return int(data)
+
+
+def test_an_error_without_a_text_is_told_by_its_type_and_place(client: KafkaClient, make: Make) -> None:
+    fill(client, MIXED)
+    consumer = make("t", value_deserializer=number_of)
+    assert values(consumer, 2) == [1, 2]
+    error = error_of(consumer.consume_batch, None, LIMIT_S * 1000)
+    assert isinstance(error, SerializationError)
+    assert str(error) == "deserializer failed on t[0] offset 2: Mute"
+    assert (error.topic, error.partition, error.offset, type(error.__cause__)) == ("t", 0, 2, Mute)
+
+
+@pytest.mark.parametrize("mode", ["skip", "dlq", "callable"])
+def test_a_record_whose_error_has_no_text_is_passed_all_the_same(connect: Any, make_cluster: Any, make: Make, mode: str) -> None:
+    cluster = make_cluster(topics={"t": 1, "dead": 1})
+    client, taken = connect(cluster), []
+
+    def take(message: Any, error: SerializationError) -> None:
+        taken.append((message.offset, str(error)))
+
+    options: dict[str, Any] = {"on_deserialize_error": "skip" if mode == "skip" else "dlq"}
+    if mode != "skip":
+        options["dead_letter"] = "dead" if mode == "dlq" else take
+    fill(client, MIXED)
+    consumer = make("t", of=client, value_deserializer=number_of, **options)
+    assert values(consumer, 4) == [1, 2, 4, 6]
+    texts = [f"deserializer failed on t[0] offset {offset}: Mute" for offset in (2, 4)]
+    letters = [dict(r.headers)["gkafka.dead_letter.error"] for r in cluster.log("dead", 0)]
+    assert letters == ([text.encode() for text in texts] if mode == "dlq" else [])
+    assert taken == ([(2, texts[0]), (4, texts[1])] if mode == "callable" else [])
+
+
+def test_a_dead_letter_callable_that_fails_without_a_text_is_told_by_its_type(client: KafkaClient, make: Make) -> None:
+    def refuse(message: Any, error: SerializationError) -> None:
+        raise Mute
+
+    fill(client, MIXED)
+    consumer = make("t", value_deserializer=number_of, on_deserialize_error="dlq", dead_letter=refuse)
+    assert values(consumer, 2) == [1, 2]
+    error = error_of(consumer.consume_batch, None, LIMIT_S * 1000)
+    assert isinstance(error, SerializationError)
+    assert str(error) == "deserializer failed on t[0] offset 2: Mute; and dead_letter did not take it: Mute"
+
+
 def test_a_batch_of_nothing_but_failures_is_waited_past(client: KafkaClient, make: Make) -> None:
     fill(client, [b"x"] * 5)
     consumer = make("t", value_deserializer=int, on_deserialize_error="skip")

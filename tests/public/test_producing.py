@@ -201,6 +201,37 @@ def test_serializers_are_applied_and_what_they_raise_is_told(client: KafkaClient
     assert [(r.key, r.value) for r in stored(cluster)] == [(b"k1", b"text"), (None, None)]
 
 
+class Mute(ValueError):
+    """An exception whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def fail_mutely(*_: Any) -> Any:
+    raise Mute
+
+
+@pytest.mark.parametrize("option", ["value_serializer", "key_serializer", "partitioner"])
+def test_an_error_of_own_code_without_a_text_is_told_by_its_type(client: KafkaClient, cluster: MockCluster, option: str) -> None:
+    with client.get_producer(**{option: fail_mutely}) as producer:
+        for _ in range(2):  # the topic's first record takes another way
+            error = error_of(producer.produce, "t", b"v", b"k")
+            assert isinstance(error, ConfigurationError if option == "partitioner" else SerializationError)
+            assert str(error).endswith(": Mute")
+            assert isinstance(error.__cause__, Mute)
+    assert stored(cluster) == []
+
+
+def test_a_topics_producer_tells_an_error_without_a_text_by_its_type(client: KafkaClient, cluster: MockCluster) -> None:
+    for option in ("serializer", "partitioner"):
+        with client.topics["t"].get_producer(**{option: fail_mutely}) as producer:
+            error = error_of(producer.produce, b"v", b"k")
+        assert isinstance(error, SerializationError if option == "serializer" else ConfigurationError)
+        assert ": Mute" in str(error)
+    assert stored(cluster) == []
+
+
 # -- partitions ------------------------------------------------------------------------------------------------------------
 def test_keys_choose_partitions_as_the_java_client_does(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(topics={"t": 7})

@@ -20,7 +20,7 @@ from gkafka.exceptions import (
 from gkafka.interceptors import ProducerInterceptor
 from gkafka.records import RecordColumns, murmur2
 from gkafka.testing import Error, MockCluster
-from tests.public.aids import LIMIT_S, Held, Runner, stored, stored_values
+from tests.public.aids import LIMIT_S, Held, Runner, error_of, stored, stored_values
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -76,6 +76,86 @@ def test_the_producers_partitioner_chooses(client: KafkaClient, cluster: MockClu
         producer.produce_columns(pair, numbered(50))
     for p, key, *_ in everything(cluster, pair):
         assert p == (1 if partitioner == "last" else zlib.crc32(key) % 2)
+
+
+class Renaming(ProducerInterceptor):
+    """Gives each record another key."""
+
+    def on_send(self, record: Any) -> Any:
+        return record._replace(key=b"user-" + record.key)
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"key_serializer": lambda key: b"user-" + key}, False),
+        ({"interceptors": [Renaming()]}, False),
+        ({"key_serializer": lambda key: b"user-" + key}, True),
+        ({"interceptors": [Renaming()]}, True),
+        ({"interceptors": [Renaming()], "key_serializer": bytes.upper}, False),
+        ({"interceptors": [Renaming()], "key_serializer": bytes.upper, "partitioner": "crc32"}, False),
+        ({"value_serializer": bytes.upper}, False),
+    ],
+    ids=["key_serializer", "interceptor", "partitioner-key_serializer", "partitioner-interceptor", "both", "crc32", "value_serializer"],
+)
+def test_a_key_goes_to_the_partition_that_produce_chooses(connect: Any, make_cluster: Any, options: dict[str, Any], asked: bool) -> None:
+    cluster = make_cluster(topics={"singly": 6, "columns": 6})
+    seen: list[bytes | None] = []
+
+    def partitioner(ids: list[int], key: bytes | None) -> int:
+        seen.append(key)
+        return ids[zlib.crc32(key or b"") % len(ids)]
+
+    keys = [b"k%d" % i for i in range(12)]
+    with connect(cluster).get_producer(**options, **({"partitioner": partitioner} if asked else {})) as producer:
+        for key in keys:
+            producer.produce("singly", b"v", key)
+        producer.produce_columns("columns", RecordColumns.from_arrow(pa.array([b"v"] * len(keys)), pa.array(keys)))
+    found = {topic: [(p, r.key, r.value) for p in range(6) for r in cluster.log(topic, p)] for topic in ("singly", "columns")}
+    assert found["columns"] == found["singly"]
+    assert len(found["singly"]) == len(keys)
+    assert seen[: len(keys)] == seen[len(keys) :]
+
+
+def test_an_interceptor_sees_what_the_columns_leave_open(client: KafkaClient, cluster: MockCluster, pair: str) -> None:
+    seen: list[Any] = []
+
+    class Looking(ProducerInterceptor):
+        def on_send(self, record: Any) -> Any:
+            seen.append((record.partition, record.timestamp))
+            return record
+
+    with client.get_producer(interceptors=[Looking()]) as producer:
+        columns = RecordColumns.from_arrow(pa.array([b"a", b"b"]), pa.array([b"k", b"k"]), partition=pa.array([1, None], pa.int32()))
+        producer.produce_columns(pair, columns)
+        producer.produce_columns(pair, columns, timestamp=1234)
+    assert seen == [(1, None), (None, None), (1, 1234), (None, 1234)]
+
+
+def test_a_partition_that_is_not_there_is_found_before_any_own_code_runs(client: KafkaClient, cluster: MockCluster) -> None:
+    seen: list[Any] = []
+    columns = RecordColumns.from_arrow(pa.array([b"a", b"b"]), partition=pa.array([0, 1], pa.int32()))
+    with client.get_producer(value_serializer=lambda value: seen.append(value) or value) as producer:
+        error = error_of(producer.produce_columns, "t", columns)
+    assert isinstance(error, ConfigurationError)
+    assert str(error).startswith("row 1 for topic 't': partition=1: the topic has the partitions 0 to 0")
+    assert seen == stored(cluster) == []
+
+
+@pytest.mark.parametrize("option", ["value_serializer", "partitioner", "interceptors"])
+def test_with_own_code_too_the_deliveries_are_those_that_began_a_batch(client: KafkaClient, cluster: MockCluster, option: str) -> None:
+    options: dict[str, Any] = {
+        "value_serializer": lambda value: value,
+        "partitioner": lambda ids, key: 0,
+        "interceptors": [ProducerInterceptor()],
+    }
+    with client.get_producer(**{option: options[option]}, batch_bytes=1000, linger_ms=1000) as producer:
+        begun = producer.produce_columns("t", numbered(500))
+        producer.flush(LIMIT_S)
+        batches = [delivery.batch for delivery in begun]
+        assert 1 < len(batches) < 250
+        assert sum(batch.count for batch in batches) == 500
+        assert [batch.base_offset for batch in batches] == [sum(b.count for b in batches[:i]) for i in range(len(batches))]
 
 
 def test_the_deliveries_are_those_that_began_a_batch_and_tell_of_all_in_it(client: KafkaClient, cluster: MockCluster) -> None:

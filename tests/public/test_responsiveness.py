@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import gevent
+import pyarrow as pa
 import pytest
 
+from gkafka.interceptors import ProducerInterceptor
+from gkafka.records import RecordColumns
 from gkafka.testing import Delay, MockCluster
 from tests.kit.clock import busy
 from tests.public.aids import LIMIT_S, Clock, Others, Runner, fill, read, stored
@@ -118,6 +121,38 @@ def test_callbacks_of_many_records_let_others_in(connect: Any, cluster: MockClus
         run.until(lambda: seen[0] == 20_000)
     assert others.turns >= SOME_TURNS
     assert len(stored(cluster)) == 20_001
+
+
+@pytest.mark.parametrize("option", ["partitioner", "value_serializer", "interceptors"])
+def test_columns_through_own_code(connect: Any, make_cluster: Any, option: str) -> None:
+    options: dict[str, Any] = {
+        "partitioner": lambda ids, key: ids[0],
+        "value_serializer": lambda value: value,
+        "interceptors": [ProducerInterceptor()],
+    }
+    producer = connect(make_cluster(topics={"t": 4})).get_producer(buffer_bytes=1 << 28, **{option: options[option]})
+    producer.produce("t", b"warm").result(LIMIT_S)
+    columns = RecordColumns.from_arrow(pa.array([b"v"] * 50_000), pa.array([b"k"] * 50_000))
+    with Others() as others:
+        producer.produce_columns("t", columns)
+        assert others.turns >= SOME_TURNS
+
+
+def test_a_partitioner_of_columns_that_takes_its_time(connect: Any, make_cluster: Any) -> None:
+    had: list[int] = []
+
+    def take_long(ids: list[int], key: bytes | None) -> int:
+        busy(0.0005)
+        had.append(others.turns)
+        return ids[0]
+
+    producer = connect(make_cluster(topics={"t": 4})).get_producer(partitioner=take_long)
+    others = Others()
+    producer.produce("t", b"warm", partition=0).result(LIMIT_S)
+    with others:
+        producer.produce_columns("t", RecordColumns.from_arrow(pa.array([b"v"] * 200)))
+    assert len(had) == 200
+    assert had[-1] >= SOME_TURNS, "in between, not only where records are appended in the end"
 
 
 def test_deserializers_that_take_their_time(connect: Any, make_cluster: Any) -> None:
