@@ -144,7 +144,7 @@ def test_sasl_retry_timeout_ms_is_how_long_a_refusal_is_not_believed(
     made.send("t", b"1").get(60)
     reader = consumer(guarded, "t", **own, auto_offset_reset="earliest")
     assert next(reader).value == b"1"
-    guarded.on("SaslAuthenticate", Error(58), times=4)
+    guarded.on("SaslAuthenticate", Error(58), times=4 if patience_ms else None)  # other connections are opened, too
     guarded.close_connections()
     if patience_ms:
         made.send("t", b"2").get(60)
