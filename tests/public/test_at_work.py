@@ -164,7 +164,7 @@ def test_what_is_at_work_when_another_stops_is_not_handed_out_and_comes_to_whoev
     slow = Slow(filled, 5)
     consumer, worker = at_work(filled, run, kind, slow)
     ending = run.aside(consumer.stop)
-    run.sleep(0.2)
+    run.until(lambda: not getattr(consumer._engine, "at_work", None))
     slow.may_go_on[5].set()
     assert worker.result() == ConsumerStoppedException.__name__
     ending.result()

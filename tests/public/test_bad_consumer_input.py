@@ -324,7 +324,7 @@ def test_a_partition_object_of_another_topic_is_not_taken_for_one_of_this(make_c
 def test_a_member_commits_nothing_for_another(make_cluster: Any, connect: Any, run: Runner, kind: str) -> None:
     cluster = make_cluster(1, {"t": 2})
     zoo, topic = Zoo(), connect(cluster).topics["t"]
-    options: dict[str, Any] = {"consumer_timeout_ms": 100, "rebalance_backoff_ms": 50}
+    options: dict[str, Any] = {"consumer_timeout_ms": 100, "rebalance_backoff_ms": 50, "rebalance_max_retries": 1000}
 
     def join() -> Any:
         of = {"managed": True, "heartbeat_interval_ms": 50} if kind == "managed" else {"zookeeper": zoo_client(run, zoo)}

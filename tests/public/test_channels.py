@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gkafka.testing import Delay, MockCluster
+from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill, read
 from tests.public.test_consuming import Consume, consume, numbers
 
@@ -133,11 +133,12 @@ def test_clients_name_themselves(connect: Any, cluster: MockCluster) -> None:
 def test_requests_on_a_connection_are_pipelined(connect: Any, cluster: MockCluster, run: Runner, n: int) -> None:
     producer = connect(cluster).get_producer(linger_ms=0, batch_bytes=200, max_in_flight=n)
     producer.produce("t", b"the first goes alone", partition=0).result(LIMIT_S)
-    cluster.on("Produce", Delay(0.3))
+    cluster.on("Produce", held := Held())
     deliveries = [producer.produce("t", b"x" * 150, partition=0) for _ in range(10)]
     run.until(lambda: cluster.count("Produce") >= 2)
     run.until(lambda: producer.stats()["requests"] >= 1 + n)
     assert producer.stats()["requests"] == 1 + n
+    held.released = True
     for delivery in deliveries:
         delivery.result(LIMIT_S)
 

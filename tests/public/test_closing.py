@@ -12,7 +12,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import ClientClosedError, ConfigurationError, DeliveryError, KafkaTimeoutError
 from gkafka.testing import Delay, Drop, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, stored_values
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, stored_values
 
 
 class CutShort(BaseException):
@@ -49,22 +49,24 @@ def cut_short(run: Runner) -> Callable[[Callable[[], Any], float], None]:
 
 
 def test_a_close_that_is_cut_short_leaves_the_rest_to_the_next(client: KafkaClient, cluster: MockCluster, cut_short: Any) -> None:
-    cluster.on("Produce", Delay(0.6))
+    cluster.on("Produce", held := Held())
     producer = client.get_producer(linger_ms=1)
     delivery = producer.produce("t", b"x")
     cut_short(client.close, 0.2)
     assert not delivery.done()
+    held.released = True
     client.close()
     assert delivery.result(0).offset == 0
     assert not client.handler.workers()
 
 
 def test_a_stop_that_is_cut_short_leaves_the_rest_to_the_next(client: KafkaClient, cluster: MockCluster, cut_short: Any) -> None:
-    cluster.on("Produce", Delay(0.6))
+    cluster.on("Produce", held := Held())
     producer = client.topics["t"].get_producer(linger_ms=1)
     delivery = producer.produce(b"x")
     cut_short(producer.stop, 0.2)
     assert not delivery.done()
+    held.released = True
     producer.stop()
     assert delivery.result(0).offset == 0
 
@@ -133,12 +135,13 @@ def test_a_close_with_what_is_no_time_changes_nothing(client: KafkaClient, clust
 
 
 def test_a_deadline_that_has_passed_is_no_time_at_all(client: KafkaClient, cluster: MockCluster) -> None:
-    cluster.on("Produce", Delay(0.5))
+    cluster.on("Produce", held := Held())
     producer = client.get_producer(linger_ms=1)
     delivery = producer.produce("t", b"x")
     assert isinstance(error_of(delivery.result, -0.5), KafkaTimeoutError)
     assert isinstance(error_of(producer.flush, 0), KafkaTimeoutError)
     assert isinstance(error_of(producer.close, 0), DeliveryError)
+    held.released = True
 
 
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("-inf")])

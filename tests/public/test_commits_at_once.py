@@ -19,7 +19,8 @@ from tests.public.aids import LIMIT_S, Aside, Runner, error_of, fill
 
 T0 = TopicPartition("t", 0)
 LOADING = 14
-Slow = Callable[..., Aside[None]]
+Begin = Callable[[int, float], "Paused"]
+Slow = Callable[[], "Paused"]
 
 
 def committed(cluster: MockCluster, partition: int = 0) -> int:
@@ -38,17 +39,48 @@ def offsets(client: KafkaClient) -> GroupOffsets:
     return GroupOffsets(client.cluster, "g")
 
 
+class Paused:
+    """A commit that was refused for now: it is tried again when somebody waits for its result."""
+
+    def __init__(self, aside: Aside[None], may_go_on: Any) -> None:
+        self._aside, self._may_go_on = aside, may_go_on
+
+    @property
+    def running(self) -> bool:
+        return self._aside.running
+
+    def result(self) -> None:
+        self._may_go_on.set()
+        self._aside.result()
+
+
 @pytest.fixture
-def slow(offsets: GroupOffsets, cluster: MockCluster, run: Runner) -> Slow:
-    """A commit of 50 that is refused for now, and tried again in 0.5 s."""
+def begin(client: KafkaClient, offsets: GroupOffsets, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Begins a commit of so much that is refused for now, and pauses before it is tried again."""
+    pause, waits = client.cluster.pause, {}
 
-    def begin() -> Aside[None]:
+    def until_it_may_go_on(seconds: float) -> None:
+        if seconds in waits:
+            waits[seconds].wait(LIMIT_S)
+        else:
+            pause(seconds)
+
+    monkeypatch.setattr(client.cluster, "pause", until_it_may_go_on)
+
+    def one(offset: int, backoff_s: float) -> Paused:
+        waits[backoff_s] = client.handler.Event()
+        before = cluster.count("OffsetCommit")
         cluster.on("OffsetCommit", Error(LOADING))
-        aside = run.aside(functools.partial(offsets.commit, {T0: 50}, timeout_s=LIMIT_S, tries=5, backoff_s=0.5))
-        run.until(lambda: cluster.count("OffsetCommit") == 1)
-        return aside
+        aside = run.aside(functools.partial(offsets.commit, {T0: offset}, timeout_s=LIMIT_S, tries=5, backoff_s=backoff_s))
+        run.until(lambda: cluster.count("OffsetCommit") > before)
+        return Paused(aside, waits[backoff_s])
 
-    return begin
+    return one
+
+
+@pytest.fixture
+def slow(begin: Begin) -> Slow:
+    return lambda: begin(50, 0.5)
 
 
 def test_a_later_one_that_is_given_up_has_not_taken_its_place(
@@ -99,11 +131,10 @@ def test_a_number_without_a_commit_is_of_no_account(cluster: MockCluster, offset
     assert committed(cluster) == 50
 
 
-def test_one_that_is_under_way_is_carried_by_the_other(cluster: MockCluster, offsets: GroupOffsets, slow: Slow, run: Runner) -> None:
+def test_one_that_is_under_way_is_carried_by_the_other(cluster: MockCluster, slow: Slow, begin: Begin) -> None:
     """And has no need to be sent once more."""
     earlier = slow()
-    cluster.on("OffsetCommit", Error(LOADING))
-    later = run.aside(functools.partial(offsets.commit, {T0: 100}, timeout_s=LIMIT_S, tries=5, backoff_s=2.0))
+    later = begin(100, 2.0)
     earlier.result()
     assert committed(cluster) == 100
     assert later.running
@@ -150,14 +181,16 @@ def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(
 ) -> None:
     """While both wait to try again. The first returned as if all was well, and nothing was committed."""
     pauses: list[float] = []
-    pause = client.cluster.pause
+    pause, may_go_on = client.cluster.pause, client.handler.Event()
 
     def second_is_interrupted(seconds: float) -> None:
         if seconds == 0.45:
             pauses.append(seconds)
             if len(pauses) == 2:
                 raise Interrupted
-        pause(seconds)
+            may_go_on.wait(LIMIT_S)
+        else:
+            pause(seconds)
 
     monkeypatch.setattr(client.cluster, "pause", second_is_interrupted)
     fill(client, [b"%d" % i for i in range(20)])
@@ -170,5 +203,6 @@ def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(
         with pytest.raises(Interrupted):
             consumer.commit_offsets()
         assert first.running
+        may_go_on.set()
         first.result()
         assert committed(cluster) == 20

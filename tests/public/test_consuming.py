@@ -11,7 +11,7 @@ from gkafka import KafkaClient, common
 from gkafka.common import OffsetType, TimestampType
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, SerializationError, TopicAuthorizationFailed
 from gkafka.testing import Delay, Error, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, by_partition, error_of, fill, read
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, by_partition, error_of, fill, read
 from tests.records.handmade import TRANSACTIONAL, marker, values
 
 Consume = Callable[..., Any]
@@ -396,6 +396,8 @@ def test_a_stopped_consumer_says_so_and_begins_again(client: KafkaClient, cluste
     consumer = consume("g")
     assert len(read(consumer, 3)) == 3
     consumer.commit_offsets()
+    cluster.on("Fetch", held := Held())
+    run.until(lambda: held.holds)  # the last one is counted
     consumer.stop()
     consumer.stop()
     for call in (
@@ -410,6 +412,7 @@ def test_a_stopped_consumer_says_so_and_begins_again(client: KafkaClient, cluste
     asked = cluster.count("Fetch")
     run.sleep(0.15)
     assert cluster.count("Fetch") == asked
+    held.released = True
     consumer.start()
     assert [m.offset for m in read(consumer, 2)] == [3, 4]
 

@@ -95,11 +95,12 @@ def test_a_sync_message_without_an_outcome_in_pending_timeout_ms_is_told(client:
 
 
 def test_a_sync_message_that_was_still_being_delivered_is_told_by_stop_when_it_is_given_up(
-    client: KafkaClient, cluster: MockCluster
+    client: KafkaClient, cluster: MockCluster, run: Runner
 ) -> None:
     producer = client.topics["t"].get_sync_producer(pending_timeout_ms=200)
     cluster.on("Produce", Drop(before=True), times=None)
     assert isinstance(error_of(producer.produce, b"left behind"), ProduceFailureError)
+    run.until(lambda: cluster.count("Produce"))
     told = error_of(producer.stop)
     assert isinstance(told, DeliveryError)
     assert [(entry.record.value, entry.persisted) for entry in told.records] == [(b"left behind", "maybe")]

@@ -180,7 +180,8 @@ def test_a_program_that_ends_by_an_error_still_sends(cluster: MockCluster, handl
 
 EXITS_AGAIN = {
     "gevent": "import gevent\ngevent.spawn_later(0.1, sys.exit, 7)\n",  # as a worker of gunicorn's does for SIGINT
-    "threading": "signal.signal(signal.SIGALRM, lambda *_: sys.exit(7))\nsignal.setitimer(signal.ITIMER_REAL, 0.2)\n",
+    "threading": "import atexit\nsignal.signal(signal.SIGALRM, lambda *_: sys.exit(7))\n"
+    "atexit.register(signal.setitimer, signal.ITIMER_REAL, 0.2)\n",  # what was registered last is called first: the end has begun
 }
 
 

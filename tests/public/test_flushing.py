@@ -105,7 +105,7 @@ def test_flush_that_runs_out_of_time_says_so_and_loses_nothing(client: KafkaClie
 
 
 def test_flush_lists_what_failed_since_the_last_one_and_only_once(client: KafkaClient, cluster: MockCluster) -> None:
-    producer = client.get_producer(linger_ms=50)
+    producer = client.get_producer(linger_ms=60_000)  # one batch, until flush() ends it
     cluster.on("Produce", Error(29))
     for i in range(3):
         producer.produce("t", b"bad%d" % i, b"k", headers=[("h", b"1")])
@@ -159,10 +159,11 @@ def test_an_aborted_transaction_leaves_no_failure_to_be_told_later(
     """Also if its failures are being told at that moment: they went with the transaction."""
     cluster = make_cluster(topics={"t": 2})
     producer = connect(cluster).get_producer(linger_ms=20, transactional_id="x")
-    cluster.on("Produce", Error(29), times=None)
+    cluster.on("Produce", held := Held(Error(29)), times=None)
     producer.begin_transaction()
     for partition in range(2):
         producer.produce("t", b"bad", partition=partition)
+    held.released = True
     run.until(lambda: slow_log.begun)
     aborting = run.aside(producer.abort_transaction, LIMIT_S)
     run.stays(lambda: aborting.running, 0.2)
@@ -191,12 +192,16 @@ def test_close_runs_the_callbacks_of_records_whose_failure_is_being_told_meanwhi
     assert sorted(called) == [-1, 0, 1]
 
 
-def test_a_record_whose_answer_never_came_may_be_persisted_and_is_said_to_be(client: KafkaClient, cluster: MockCluster) -> None:
-    producer = client.get_producer(delivery_timeout_ms=1000, request_timeout_ms=60_000)
+def test_a_record_whose_answer_never_came_may_be_persisted_and_is_said_to_be(
+    client: KafkaClient, cluster: MockCluster, run: Runner
+) -> None:
+    producer = client.get_producer(request_timeout_ms=60_000)
     client.get_producer().produce("t", b"0").result(LIMIT_S)  # the connection is there
     cluster.on("Produce", Drop(), times=None)
     producer.produce("t", b"x")
-    error = undelivered(producer.flush, LIMIT_S)
+    run.until(lambda: cluster.count("Produce") == 2)
+    with short_of_time(producer, 1.0):
+        error = undelivered(producer.flush, LIMIT_S)
     assert [r.persisted for r in error.records] == ["maybe"]
     assert isinstance(error.records[0].error, KafkaTimeoutError)
     assert stored_values(cluster) == [b"0", b"x"], "and indeed it is there"
@@ -277,11 +282,12 @@ def test_a_deliverys_error_says_whether_its_record_may_be_persisted_and_which_it
 
 
 def test_a_timeout_of_waiting_says_nothing_of_a_record_that_is_still_being_delivered(client: KafkaClient, cluster: MockCluster) -> None:
-    cluster.on("Produce", Delay(0.5))
+    cluster.on("Produce", held := Held())
     producer = client.get_producer()
     delivery = producer.produce("t", b"x")
     error = error_of(delivery.result, 0.01)
     assert (type(error), error.persisted, error.record) == (KafkaTimeoutError, None, None)
+    held.released = True
     assert delivery.result(LIMIT_S).offset == 0
 
 
@@ -550,8 +556,10 @@ def test_callbacks_that_take_longer_than_close_may_are_counted_in_the_log(client
     producer = client.get_producer(linger_ms=0)
     go_on = client.handler.Event()
     told: list[Any] = []
-    for _ in range(3):
-        producer.produce("t", b"x").add_done_callback(lambda delivery: (go_on.wait(LIMIT_S), told.append(delivery)))
+    deliveries = [producer.produce("t", b"x") for _ in range(3)]
+    for each in deliveries:
+        each.add_done_callback(lambda delivery: (go_on.wait(LIMIT_S), told.append(delivery)))
+    run.until(lambda: all(each.done() for each in deliveries))
     with Clock() as clock:
         producer.close(0.2)
     assert clock.seconds < 30

@@ -9,7 +9,7 @@ from tests.public.forking import script
 CALLS = """
     cluster = MockCluster(topics={"t": 1})
     client = KafkaClient(cluster.bootstrap, handler=HANDLER)
-    producer = client.get_producer(linger_ms=1)
+    producer = client.get_producer(linger_ms=60_000)
     topic = client.topics["t"]
     documented = topic.get_producer(linger_ms=1)
     for i in range(300):

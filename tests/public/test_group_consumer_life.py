@@ -19,7 +19,7 @@ from gkafka.consumer import Consumer
 from gkafka.exceptions import ConsumerStoppedException
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.kit.clock import now
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill
+from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill
 from tests.public.forking import script
 from tests.public.groupaids import (
     FOUR,
@@ -128,7 +128,8 @@ def test_stop_in_a_listener_takes_effect_when_it_returns(
     cluster: MockCluster, connect: Connect, join: Join, run: Runner, when: str
 ) -> None:
     filled(connect, cluster)
-    member = join(assignors=["range"], **{f"on_{when}": lambda consumer, partitions: consumer.stop()})
+    listener = {f"on_{when}": lambda consumer, partitions: consumer.stop()}
+    member = join(assignors=["range"], auto_commit_interval_ms=60_000, **listener)
     if when != "assigned":
         read_all(member, 40)
     if when == "revoked":
@@ -532,10 +533,13 @@ def test_who_stops_in_the_middle_of_a_rebalance_commits_when_that_is_over(
     mine = min(leaving.assignment()).partition
     name = slow.group_metadata().member_id
     # The join of one takes so long that the other one is parked when it stops, and gets its answer before its commit arrives.
-    cluster.on("JoinGroup", Delay(0.5), when=lambda request: request.message.member_id == name)
+    cluster.on("JoinGroup", joins := Held(), when=lambda request: request.message.member_id == name)
     cluster.on("OffsetCommit", Delay(1.0))
     before = cluster.count("JoinGroup")
     cluster.rebalance("g")
     run.until(lambda: cluster.count("JoinGroup") == before + 2 and leaving.stats()["group"]["state"] == "joining")
-    leaving.stop()
+    stopping = run.aside(leaving.stop)
+    run.until(lambda: leaving.closed)
+    joins.released = True
+    stopping.result()
     assert committed(cluster)[mine] == 5

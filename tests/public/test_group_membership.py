@@ -149,7 +149,7 @@ def test_who_does_not_lead_asks_for_another_rebalance_too_if_the_leader_does_not
     with client.get_consumer("t", "g", assignors=["range"], heartbeat_interval_ms=50) as member:
         run.until(lambda: (member.consume(10), len(member.assignment()) == 2)[-1])
         cluster.add_partitions("t", 3)
-        run.until(lambda: (member.consume(10), cluster.count("SyncGroup") == 2)[-1])
+        run.until(lambda: (member.consume(10), cluster.count("SyncGroup") >= 2)[-1])
 
 
 def test_partitions_that_the_leader_knew_first_are_begun_when_the_member_knows_them(
