@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +28,7 @@ from gkafka.exceptions import (
     SerializationError,
 )
 from gkafka.failures import Undelivered
+from gkafka.intake import Intake
 from gkafka.nativeproducer import NativeProducer
 from gkafka.ownedbroker import OwnedBroker
 from gkafka.partitioners import RandomPartitioner, random_partitioner
@@ -133,6 +135,8 @@ class Producer:
             where="Producer()",
             owner=Producer,
         )
+        if self._config.interceptors or Intake.is_needed(self._config):
+            self._config = replace(self._config, partitioner=self._choose_behind)
         self._cluster, self._topic, self._handler = cluster, topic, cluster.handler
         self._partitioner = partitioner or random_partitioner
         self._in_turn = type(self._partitioner) is RandomPartitioner
@@ -269,7 +273,8 @@ class Producer:
     def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:
         """What the fast path does not take: all that is not one record more in a batch that is open. chosen: by the partitioner, or by its turn."""
         engine, lane = self._parts()
-        return self._accept(message, partition_key, self._choose(engine, lane, partition_key, chosen), self.milliseconds(timestamp))
+        partition = self._choose(engine, lane, partition_key, chosen) if engine.takes_lanes else None
+        return self._accept(message, partition_key, partition, self.milliseconds(timestamp))
 
     @staticmethod
     def milliseconds(timestamp: Any) -> Any:
@@ -298,6 +303,15 @@ class Producer:
             )
         return number
 
+    def _choose_behind(self, ids: list[int], key: bytes | None) -> Any:
+        """The partitioner of an engine with interceptors or serializers, which alone knows the key that a message goes out with."""
+        if self._in_turn:
+            engine, lane = self._parts()
+            self._spread(engine, lane)
+            return lane.next_turn()
+        chosen = self._partitioner([partition for partition in self._topic.partitions.values() if partition.id < len(ids)], key)
+        return getattr(chosen, "id", chosen)
+
     def partitioner_failed(self, error: Exception) -> NoReturn:
         """Raise what the partitioner raised as an error that names it: the message was not accepted."""
         raise ConfigurationError(
@@ -313,7 +327,7 @@ class Producer:
             self._spread_version = version
         return self._available
 
-    def _accept(self, message: Any, key: Any, partition: int, timestamp: int | None) -> Delivery:
+    def _accept(self, message: Any, key: Any, partition: int | None, timestamp: int | None) -> Delivery:
         engine, lane = self._take_slot()
         try:
             delivery = engine.produce(self._topic.name, message, key, partition, timestamp)

@@ -11,6 +11,7 @@ import pytest
 
 from gkafka import KafkaClient, ProducerInterceptor
 from gkafka.exceptions import ConfigurationError, RecordTooLarge, SerializationError
+from gkafka.partitioners import hashing_partitioner
 from gkafka.records import Record
 from gkafka.testing import Close, Error, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, stored, stored_values
@@ -164,6 +165,30 @@ def test_a_topics_producer_takes_interceptors_as_well(client: KafkaClient, clust
     with client.topics["t"].get_producer(interceptors=[Noting(b"!")]) as producer:
         producer.produce(b"v")
     assert stored_values(cluster) == [b"v!"]
+
+
+@pytest.mark.parametrize("option", ["interceptors", "key_serializer"])
+def test_a_topics_producer_chooses_by_the_key_that_goes_out(connect: Any, make_cluster: Any, option: str) -> None:
+    class Renaming(ProducerInterceptor):
+        def on_send(self, record: Record) -> Record:
+            assert record.partition is None
+            return record._replace(key=b"same")
+
+    cluster = make_cluster(topics={"t": 6})
+    options = {"interceptors": [Renaming()], "key_serializer": lambda key: b"same"}
+    topic = connect(cluster).topics["t"]
+    with topic.get_producer(partitioner=hashing_partitioner, **{option: options[option]}) as producer:
+        for i in range(12):
+            producer.produce(b"v", b"k%d" % i)
+    assert sorted(len(cluster.log("t", p)) for p in range(6)) == [0, 0, 0, 0, 0, 12]
+
+
+def test_a_topics_producer_with_interceptors_spreads_at_random_by_default(connect: Any, make_cluster: Any) -> None:
+    cluster = make_cluster(topics={"t": 2})
+    with connect(cluster).topics["t"].get_producer(interceptors=[ProducerInterceptor()]) as producer:
+        for _ in range(100):
+            producer.produce(b"v", b"k")
+    assert min(len(cluster.log("t", p)) for p in range(2)) > 0
 
 
 @pytest.mark.parametrize("wrong", [[object()], [Noting], [None], Noting(), "text", {1}])
