@@ -164,7 +164,7 @@ def stored_values(cluster: MockCluster, topic: str = "t", partitions: Iterable[i
 
 def fill(client: Any, values: Sequence[bytes | None], *, topic: str = "t", partition: int = 0, batches: int = 1) -> None:
     """Write values into a partition, in so many batches."""
-    with client.get_producer(linger_ms=1000) as producer:
+    with client.get_producer(linger_ms=60_000) as producer:
         size = -(-len(values) // batches)
         for start in range(0, len(values), size):
             for value in values[start : start + size]:

@@ -60,7 +60,7 @@ def test_timestamps_in_microseconds_are_told_one_by_one_and_logged_once(
 ) -> None:
     cluster = make_cluster()
     cluster.on("Produce", Refuse(too_new, code=32), times=None)
-    producer = connect(cluster).get_producer(linger_ms=100)
+    producer = connect(cluster).get_producer(linger_ms=60_000)
     stamps = [1_700_000_000_000_000 + i if i % 2 else 1_700_000_000_000 for i in range(40)]
     deliveries = [producer.produce("t", b"%d" % i, timestamp=stamp) for i, stamp in enumerate(stamps)]
     error = error_of(producer.flush, LIMIT_S)
@@ -120,7 +120,7 @@ def test_a_try_whose_answer_was_lost_leaves_the_others_unclear_and_says_so(conne
     cluster = make_cluster()
     cluster.on("Produce", Close(before=True))
     cluster.on("Produce", Refuse(), times=None)
-    producer = connect(cluster).get_producer(linger_ms=100, retry_backoff_ms=5)
+    producer = connect(cluster).get_producer(linger_ms=60_000, retry_backoff_ms=5)
     deliveries = [producer.produce("t", b"%d" % i, None if i == 1 else b"k") for i in range(3)]
     error_of(producer.flush, LIMIT_S)
     errors = [d.exception(0) for d in deliveries]
@@ -133,7 +133,7 @@ def test_a_try_whose_answer_was_lost_leaves_the_others_unclear_and_says_so(conne
 def test_in_a_transaction_the_others_are_not_at_fault_and_it_is_done_again_without_the_bad_one(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster()
     cluster.on("Produce", Refuse(), times=None)
-    producer = connect(cluster).get_producer(linger_ms=100, transactional_id="x")
+    producer = connect(cluster).get_producer(linger_ms=60_000, transactional_id="x")
     producer.begin_transaction()
     deliveries = [producer.produce("t", b"%d" % i, None if i == 1 else b"k") for i in range(3)]
     error = error_of(producer.commit_transaction)

@@ -104,32 +104,47 @@ def test_a_commit_in_the_background_does_not_take_back_what_the_application_comm
     consumer.stop()
 
 
-def test_a_commit_that_is_tried_again_does_not_take_back_a_later_one(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    offsets = GroupOffsets(client.cluster, "g")
+def held_pause(client: KafkaClient, seconds: float, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An event until which a pause of just so many seconds between two tries lasts."""
+    gate, pause = client.handler.Event(), client.cluster.pause
+    monkeypatch.setattr(client.cluster, "pause", lambda wanted: gate.wait(LIMIT_S) if wanted == seconds else pause(wanted))
+    return gate
+
+
+def test_a_commit_that_is_tried_again_does_not_take_back_a_later_one(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets, gate = GroupOffsets(client.cluster, "g"), held_pause(client, 0.5, monkeypatch)
     cluster.on("OffsetCommit", Close(before=True))
     slow = run.aside(functools.partial(offsets.commit, {T0: 50}, timeout_s=LIMIT_S, tries=5, backoff_s=0.5))
     run.until(lambda: cluster.count("OffsetCommit") == 1)
     offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+    gate.set()
     slow.result()
     assert committed(cluster) == 100
     assert cluster.count("OffsetCommit") == 2
 
 
-def test_and_goes_on_with_the_partitions_that_nobody_else_committed(make_cluster: Any, connect: Any, run: Runner) -> None:
+def test_and_goes_on_with_the_partitions_that_nobody_else_committed(
+    make_cluster: Any, connect: Any, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = make_cluster(1, {"t": 2})
-    offsets = GroupOffsets(connect(cluster).cluster, "g")
+    client = connect(cluster)
+    offsets, gate = GroupOffsets(client.cluster, "g"), held_pause(client, 0.3, monkeypatch)
     cluster.on("OffsetCommit", Error(LOADING))
     slow = run.aside(functools.partial(offsets.commit, {T0: 50, TopicPartition("t", 1): 51}, timeout_s=LIMIT_S, tries=5, backoff_s=0.3))
     run.until(lambda: cluster.count("OffsetCommit") == 1)
     offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+    gate.set()
     slow.result()
     assert {key: c.offset for key, c in cluster.committed("g").items()} == {("t", 0): 100, ("t", 1): 51}
 
 
 def test_what_the_application_commits_does_not_wait_for_a_commit_in_the_background(
-    client: KafkaClient, cluster: MockCluster, run: Runner
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(client, numbers(5))
+    gate = held_pause(client, 1.5, monkeypatch)
     cluster.on("OffsetCommit", Error(LOADING))
     consumer = client.topics["t"].get_simple_consumer(
         "g", auto_commit_enable=True, auto_commit_interval_ms=100, offsets_channel_backoff_ms=1500
@@ -138,6 +153,7 @@ def test_what_the_application_commits_does_not_wait_for_a_commit_in_the_backgrou
     run.until(lambda: cluster.count("OffsetCommit") == 1)
     consumer.commit_offsets()
     assert (committed(cluster), cluster.count("OffsetCommit")) == (5, 2), "the first is not tried again before"
+    gate.set()
     consumer.stop()
 
 

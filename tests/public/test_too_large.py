@@ -31,7 +31,7 @@ def noise(i: int, size: int = 400) -> bytes:
 def test_a_batch_that_is_too_large_arrives_in_parts(connect: Any, make_cluster: Any, options: dict[str, Any]) -> None:
     cluster = make_cluster(max_message_bytes=3000)
     values = [noise(i) for i in range(300)]
-    with connect(cluster).get_producer(batch_bytes=60_000, linger_ms=50, **options) as producer:
+    with connect(cluster).get_producer(batch_bytes=60_000, linger_ms=60_000, **options) as producer:
         deliveries = [producer.produce("t", value) for value in values]
         producer.flush(LIMIT_S)
         assert all(d.done() for d in deliveries), "B04: flush() waits for the parts"
@@ -57,7 +57,7 @@ def test_without_numbers_a_small_batch_may_overtake_the_parts_of_one_that_was_to
 
 def test_later_batches_of_the_topic_are_made_smaller_at_once(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(max_message_bytes=3000)
-    with connect(cluster).get_producer(batch_bytes=30_000, linger_ms=20) as producer:
+    with connect(cluster).get_producer(batch_bytes=30_000, linger_ms=60_000) as producer:
         for i in range(200):
             producer.produce("t", noise(i))
         producer.flush(LIMIT_S)
@@ -74,11 +74,12 @@ def test_flush_waits_for_parts_that_are_split_again_while_it_waits(connect: Any,
     """B04."""
     cluster = make_cluster(max_message_bytes=3000)
     cluster.on("Produce", Delay(0.05), times=None)
-    producer = connect(cluster).get_producer(batch_bytes=30_000, linger_ms=20)
-    for i in range(70):
-        producer.produce("t", noise(i))
+    producer = connect(cluster).get_producer(batch_bytes=30_000, linger_ms=60_000)
+    deliveries = [producer.produce("t", noise(i)) for i in range(70)]
+    waiting = run.aside(deliveries[0].result, LIMIT_S)  # ends the linger: all are in one batch
     run.until(lambda: producer.stats()["split_batches"])
     producer.flush(LIMIT_S)
+    assert waiting.result().offset == 0
     assert producer.stats()["split_batches"] > 1
     assert len(stored_values(cluster)) == 70
 
@@ -109,7 +110,7 @@ def test_a_part_whose_answer_is_lost_is_there_once(connect: Any, make_cluster: A
     cluster.on("Produce", Close(before=False))
     cluster.on("Produce", Close(before=True))
     values = [noise(i) for i in range(6)]
-    with connect(cluster).get_producer(linger_ms=100, retry_backoff_ms=5) as producer:
+    with connect(cluster).get_producer(linger_ms=60_000, retry_backoff_ms=5) as producer:
         deliveries = [producer.produce("t", value) for value in values]
         producer.flush(LIMIT_S)
     assert stored_values(cluster) == values
@@ -147,12 +148,14 @@ def test_close_waits_for_the_parts_and_lists_what_it_gives_up(connect: Any, make
     producer.close(LIMIT_S)
     assert len(stored_values(cluster)) == 10
 
-    producer = connect(cluster).get_producer(batch_bytes=60_000, linger_ms=500)
+    producer = connect(cluster).get_producer(batch_bytes=60_000, linger_ms=60_000)
     cluster.on("Produce", Error(10))
     cluster.on("Produce", Delay(30), times=None)
     deliveries = [producer.produce("t", noise(i)) for i in range(10)]
+    waiting = run.aside(deliveries[0].exception, LIMIT_S)  # ends the linger: all are in one batch
     run.until(lambda: producer.stats()["split_batches"] > 0)
     error = error_of(producer.close, 0.2)
     assert isinstance(error, DeliveryError)
     assert sorted(r.record.value for r in error.records) == sorted(noise(i) for i in range(10))
     assert all(isinstance(d.exception(0), KafkaTimeoutError) for d in deliveries)
+    assert isinstance(waiting.result(), KafkaTimeoutError)

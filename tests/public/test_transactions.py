@@ -888,10 +888,11 @@ def test_a_caller_that_is_killed_leaves_the_commit_to_be_told(producer: NativePr
     producer.begin_transaction()
     put(producer, b"a")
     producer.flush(LIMIT_S)
-    cluster.on("EndTxn", Delay(0.2))
+    cluster.on("EndTxn", held := Held())
     caller = gevent.spawn(producer.commit_transaction)
-    run.until(lambda: cluster.count("EndTxn") == 1)
+    run.until(lambda: held.holds)
     caller.kill()
+    held.released = True
     producer.commit_transaction(LIMIT_S)
     assert cluster.count("EndTxn") == 1
     assert committed(cluster) == [b"a"]
