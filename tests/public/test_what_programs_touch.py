@@ -67,7 +67,7 @@ def test_a_member_has_a_set_of_partitions(client: KafkaClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"sync": True}, {"delivery_reports": True}, {"serializer": lambda value, key: (value, key)}], ids=str
+    "options", [{}, {"sync": True}, {"delivery_reports": True}, {"serializer": lambda value, key: (value, key)}], ids=",".join
 )
 def test_a_message_that_is_too_large_is_refused_under_both_names(
     client: KafkaClient, cluster: MockCluster, options: dict[str, Any]
