@@ -11,7 +11,7 @@ from gkafka.kafka import ConsumerRebalanceListener, OffsetAndMetadata, OffsetAnd
 from gkafka.kafka.errors import IllegalArgumentError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.kafka.conftest import Make
-from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, offsets, put, until
+from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, held, offsets, put, until
 from tests.kit.clock import now
 
 SECOND = TopicPartition("t", 1)
@@ -65,10 +65,10 @@ def test_brokers_that_cannot_look_up_by_time_raise_unsupported_version_error(con
 
 def test_highwater_is_none_before_a_fetch_and_then_the_next_offset_produced(consumer: Make, cluster: MockCluster, handler: str) -> None:
     """Behaviour 287."""
-    cluster.on("Fetch", Delay(0.3))
-    reading = consumer(cluster, **QUICK)
-    reading.assign([FIRST])
-    assert reading.highwater(FIRST) is None
+    with held(cluster, "Fetch"):
+        reading = consumer(cluster, **QUICK)
+        reading.assign([FIRST])
+        assert reading.highwater(FIRST) is None
     consume(reading, 1)
     assert reading.highwater(FIRST) == 6
     put(cluster, b"6")
@@ -120,7 +120,7 @@ def test_position_is_the_offset_of_the_next_record(consumer: Make, cluster: Mock
     reading = consumer(cluster, **QUICK)
     reading.assign([FIRST])
     assert reading.position(FIRST) == 2
-    reading.poll(1000, max_records=1)
+    consume(reading, 1)
     assert reading.position(FIRST) == 3
     iterating = consumer(cluster, **QUICK)
     iterating.assign([FIRST])

@@ -71,7 +71,7 @@ def _pump(source: Any, target: Any) -> None:
 def refused(consumer: Make, behind: Any, **options: Any) -> str:
     """What the constructor says."""
     with pytest.raises(KafkaError) as caught:
-        consumer(behind, security_protocol="SSL", api_version_auto_timeout_ms=1500, **options)
+        consumer(behind, security_protocol="SSL", api_version_auto_timeout_ms=10_000, **options)
     return str(caught.value)
 
 

@@ -139,7 +139,7 @@ def test_it_follows_the_leader(make_cluster: Callable[..., MockCluster], make: M
     """Behaviour 342: errors make it ask for metadata anew."""
     cluster = make_cluster(2, {"t": 1})
     fill(cluster, {0: [b"a"]})
-    consumer = make(cluster, "t", consumer_timeout_ms=10000)
+    consumer = make(cluster, "t")
     assert consumer.next().value == b"a"
     cluster.move_leader("t", 0, 1 if cluster.leader("t", 0) != 1 else 2)
     fill(cluster, {0: [b"b"]})
@@ -317,7 +317,9 @@ def test_out_of_range_goes_by_auto_offset_reset(cluster: MockCluster, make: Make
     consumer = make(cluster, ("t", 0, 1), auto_offset_reset=policy)
     if policy == "largest":
         assert list(consumer.fetch_messages()) == []
-        eventually(lambda: consumer._reader is not None and consumer._reader.consumer.position(("t", 0)) == 5)
+        eventually(
+            lambda: consumer._reader is not None and consumer._reader.consumer.position(("t", 0)) == 5, sleep=consumer._handler.sleep
+        )
         fill(cluster, {0: [b"5"]})
     assert consumer.next().value == first
 

@@ -33,7 +33,10 @@ PROGRAM = """
     cluster = MockCluster(topics={{"t": 1}})
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id="g", handler="{handler}")
     consumer.subscribe(["t"], listener=Listener())
-    for _ in range(40):
+    polls = behind = 0
+    while behind < 10 and polls < 3000:  # so many after all has happened
+        polls += 1
+        behind += "assigned" in heard
         try:
             consumer.poll(20)
         except BaseException as exc:

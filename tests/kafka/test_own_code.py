@@ -197,7 +197,7 @@ def test_looking_up_a_partition_that_is_not_there_is_a_timeout_as_documented_tha
 ) -> None:
     """Behaviour 280: KafkaTimeoutError."""
     monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.2)
-    reading = consumer(make_cluster(auto_create=False), request_timeout_ms=1500, **QUICK)
+    reading = consumer(make_cluster(auto_create=False), request_timeout_ms=20_000, **QUICK)
     asked: Any = {unknown: 0} if call == "offsets_for_times" else [unknown]
     with pytest.raises(KafkaTimeoutError, match=unknown.topic) as caught:
         getattr(reading, call)(asked)

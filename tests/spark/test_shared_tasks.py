@@ -192,7 +192,7 @@ def test_records_that_are_gone_name_their_partition(cluster: MockCluster, readin
 
 
 def test_a_partition_that_shrank_names_itself(cluster: MockCluster, reading: Reading) -> None:
-    reader, task = planned(reading, kafkaConsumer__pollTimeoutMs="500")
+    reader, task = planned(reading, kafkaConsumer__pollTimeoutMs="2000")
     task.value = tuple(r._replace(end=40) if r.partition == 4 else r for r in task.value)
     with pytest.raises(DataLossError, match="many-4"):
         rows_of(reader, task)
@@ -207,7 +207,8 @@ def _without_a_leader(request: Any, answer: Any) -> Any:
 
 
 def test_a_partition_without_a_leader_names_itself(cluster: MockCluster, reading: Reading) -> None:
-    reader, task = planned(reading, kafkaConsumer__pollTimeoutMs="500", kafka__default__api__timeout__ms="500")
+    _, task = planned(reading)
+    reader = reading(subscribe="many", kafkaConsumer__pollTimeoutMs="1500", kafka__default__api__timeout__ms="1500").reader
     close_all()  # tasks run in other processes than the driver
     cluster.on("Metadata", Edit(_without_a_leader), times=None)
     with pytest.raises(KafkaTimeoutError, match="many-3"):
@@ -224,7 +225,7 @@ def test_damage_names_its_place(cluster: MockCluster, reading: Reading) -> None:
 @pytest.mark.usefixtures("short_patience")
 def test_a_topic_that_was_deleted_names_itself(cluster: MockCluster, reading: Reading) -> None:
     cluster.append("t", 0, values(3))
-    reader = reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="500").reader
+    reader = reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="2000").reader
     (task,) = reader.partitions()
     cluster.delete_topic("t")
     with pytest.raises((UnknownTopicError, DataLossError), match="t"):

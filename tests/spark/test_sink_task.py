@@ -209,7 +209,7 @@ def test_a_row_that_is_at_fault_is_told_in_the_brokers_words(cluster: MockCluste
 def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_timeout(cluster: MockCluster, options: Any) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield numbered(0, 10)
-        cluster.wait_for(lambda: stored(cluster, "t"))
+        cluster.wait_for(lambda: len(stored(cluster, "t")) == 10)
         cluster.stop_broker(1)
         yield numbered(10, 10)
 
@@ -224,7 +224,7 @@ def test_brokers_that_go_away_are_waited_for_and_no_longer_than_the_delivery_tim
 def test_brokers_that_come_back_in_time_lose_nothing(cluster: MockCluster, options: Any) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield numbered(0, 10)
-        cluster.wait_for(lambda: stored(cluster, "t"))
+        cluster.wait_for(lambda: len(stored(cluster, "t")) == 10)
         cluster.stop_broker(1)
         threading.Timer(0.3, cluster.start_broker, (1,)).start()
         yield numbered(10, 10)

@@ -486,8 +486,8 @@ def test_a_broker_that_does_not_say_either_where_its_log_ends_is_given_up_by_the
     cluster: MockCluster, reading: Reading
 ) -> None:
     numbers(cluster, 20)
-    reader = reading(kafkaConsumer__pollTimeoutMs="400", kafka__default__api__timeout__ms="400").reader
-    (task,) = reader.partitions()
+    (task,) = reading().reader.partitions()
+    reader = reading(kafkaConsumer__pollTimeoutMs="1500", kafka__default__api__timeout__ms="1500").reader
     cluster.on("Fetch", Error(6), times=None)
     cluster.on("ListOffsets", Error(6), times=None)
     with pytest.raises(KafkaTimeoutError, match="fetching t-0 from offset 0"):
