@@ -31,6 +31,7 @@ class Scene:
         self.producer: Any = None
         self.beside: list[Any] = []
         self.refused = 0
+        self._asked = 0
 
     def make(self, **options: Any) -> Any:
         self.producer = self.client.get_producer(**{"delivery_timeout_ms": 30_000, "linger_ms": 5, **options})
@@ -46,6 +47,18 @@ class Scene:
         self.make(**options)
         for partition in range(3):
             self.inside.produce(self.producer, self.lane, partition).result(60)
+
+    def silence(self) -> None:
+        """From here on nothing is answered."""
+        self.inside.stage.plan.silence()
+        self._asked = self._produce_requests()
+
+    def until_asked(self) -> None:
+        """Until a broker has one of the requests that it does not answer: a close() may end before the first one is sent, and then all are said not to be there."""
+        self.inside.side.until(lambda: self._produce_requests() > self._asked, "records are sent")
+
+    def _produce_requests(self) -> int:
+        return sum(len(times) for (_, api), times in list(self.inside.stage.plan.asked.items()) if api == PRODUCE)
 
     def spawn(self, fn: Callable[[], Any]) -> Any:
         self.beside.append(self.inside.side.spawn(fn))
@@ -75,8 +88,9 @@ def under_way(scene: Scene) -> None:
 
 def no_answer(scene: Scene) -> None:
     scene.warm()
-    scene.inside.stage.plan.silence()
+    scene.silence()
     scene.produce(100)
+    scene.until_asked()
 
 
 def no_connection(scene: Scene) -> None:
@@ -98,10 +112,11 @@ def first_connection(scene: Scene) -> None:
 def buffer_full(scene: Scene) -> None:
     """Callers wait for room that nobody gives back."""
     scene.warm(buffer_bytes=65536, batch_bytes=4096, max_request_bytes=16384)
-    scene.inside.stage.plan.silence()
+    scene.silence()
     for caller in range(1, 4):
         scene.spawn(lambda caller=caller: scene.produce(1000, caller))  # type: ignore[misc]
     scene.inside.side.until(lambda: scene.producer.stats()["buffer_bytes_free"] < 4096, "the buffer is full")
+    scene.until_asked()
 
 
 def no_producer_id(scene: Scene) -> None:
@@ -119,10 +134,11 @@ def retrying(scene: Scene) -> None:
 
 def flushing(scene: Scene) -> None:
     scene.warm()
-    scene.inside.stage.plan.silence()
+    scene.silence()
     scene.produce(100)
     scene.spawn(scene.producer.flush)
     scene.inside.side.sleep(0.05)
+    scene.until_asked()
 
 
 def in_callback(scene: Scene) -> None:

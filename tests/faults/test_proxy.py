@@ -6,12 +6,13 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.faults.proxy import PRODUCE, Cut, Delay, Door, Flip, Lose, Plan
-from tests.kit.clock import now
+from tests.kit.clock import PATIENCE_S, now
 
 METADATA = 3
 REPLY = b"x" * 100
@@ -208,6 +209,9 @@ def test_replies_wait_while_the_brokers_are_silent(connect: Connect, broker: Bro
     client.sock.settimeout(0.2)
     with pytest.raises(TimeoutError):
         client.sock.recv(1)
+    deadline = now() + PATIENCE_S
+    while not broker.asked and now() < deadline:
+        time.sleep(0.005)
     assert broker.asked == [PRODUCE], "the broker acts all the same"
     client.sock.settimeout(60)
     plan.clear()

@@ -190,7 +190,10 @@ def test_an_event_that_is_set_and_cleared_at_once_wakes_those_who_waited(handler
     event = handler.Event()
     got: list[bool] = []
     worker = handler.spawn(lambda: got.append(event.wait(60)))
-    handler.sleep(0.02)
+    deadline = now() + 60
+    while not (getattr(event, "_waiters", None) or getattr(event, "_links", None)):
+        assert now() < deadline, "it does not wait"
+        handler.sleep(0.001)
     event.set()
     event.clear()
     assert worker.join(60)

@@ -598,8 +598,8 @@ def test_with_only_library_waits_left_the_program_waits_and_does_not_end_in_loop
         import signal, sys
         from gkafka.handlers import GEventHandler
         handler = GEventHandler()
-        signal.setitimer(signal.ITIMER_REAL, 1.5)   # longer than a slice of a wait; native: no timer of the loop
         signal.signal(signal.SIGALRM, lambda *_: (print("still waiting"), sys.exit(0)))
+        signal.setitimer(signal.ITIMER_REAL, 1.5)   # longer than a slice of a wait; native: no timer of the loop
         handler.Event().wait()
     """)
     assert out == "still waiting"

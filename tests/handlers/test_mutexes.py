@@ -264,6 +264,7 @@ def test_a_signal_ends_the_wait_for_an_owned_lock_if_its_handler_raises_and_else
     def on_signal(*_: object) -> None:
         calls.append(None)
         if len(calls) == 2:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             raise InterruptedError
 
     before = signal.signal(signal.SIGALRM, on_signal)
@@ -272,7 +273,6 @@ def test_a_signal_ends_the_wait_for_an_owned_lock_if_its_handler_raises_and_else
             signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
             with pytest.raises(InterruptedError):
                 lock.take(LIMIT_S)
-            signal.setitimer(signal.ITIMER_REAL, 0)
             assert not lock.is_mine()
             assert len(calls) == 2, "the first, whose handler raised nothing, did not end the wait"
             let_go()

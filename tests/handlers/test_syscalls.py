@@ -120,7 +120,8 @@ def test_half_a_frame_is_kept(pair: Pair, then: str) -> None:
 def test_a_frame_that_trickles_ends_the_call_in_time(pair: Pair) -> None:
     body = b"x" * 3000
     wait_at_most(pair[0], 0.2)
-    with Sending(pair[1], sized(body)[:1500], *([b"x"] * 1000), pause_s=0.02):
+    pair[1].sendall(sized(body)[:1500])
+    with Sending(pair[1], *([b"x"] * 1000), pause_s=0.02):
         begun = now()
         _, got = receive(pair[0], seconds=0.1)
         assert now() - begun < 15

@@ -65,7 +65,7 @@ def test_producers_and_consumers_of_a_client_share_its_connections(client: Kafka
     producers += [client.get_producer() for _ in range(5)]
     for producer in producers:
         producer.produce(topic, b"value").result(60)
-    assert open_connections(client) == with_five
+    assert open_connections(client) <= with_five, "those of clients before may end meanwhile"
     for producer in producers:
         producer.close(60)
 

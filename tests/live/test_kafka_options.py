@@ -95,15 +95,13 @@ def test_max_poll_interval_ms_without_a_poll_costs_the_membership(
     """Behaviour 261."""
     topic, group = new_topic(), new_name("group")
     reading = consumer(topic, group_id=group, max_poll_interval_ms=2000)
-    turn(reading.assignment, reading)
-    assert len(members(kafka.hosts, group)) == 1
+    turn(lambda: reading.assignment() and len(members(kafka.hosts, group)) == 1, reading)
     handler = reading._client.handler
     deadline = now() + LIMIT_S
     while members(kafka.hosts, group):
         assert now() < deadline
         handler.sleep(0.05)
-    turn(reading.assignment, reading)
-    assert len(members(kafka.hosts, group)) == 1
+    turn(lambda: reading.assignment() and len(members(kafka.hosts, group)) == 1, reading)
 
 
 def test_request_timeout_ms_bounds_a_call_that_is_not_answered(kafka: KafkaCluster, consumer: Make, new_topic: Topic, peer: Peer) -> None:

@@ -262,8 +262,12 @@ def test_send_blocks_while_buffer_memory_is_taken(kafka: KafkaCluster, producer:
             fill(bounded, topic)
         assert now() - begun >= 0.25
         beside = patient._client.handler.spawn(lambda: [sent.append(patient.send(topic, b"y" * 1000)) for _ in range(200)])
+        deadline = now() + LIMIT_S
+        while not sent:
+            assert now() < deadline, "it does not begin"
+            sleep(patient, 0.01)
         sleep(patient, 0.2)
-        assert 0 < len(sent) < 200, "it waits for room"
+        assert len(sent) < 200, "it waits for room"
     beside.join(LIMIT_S)
     patient.flush(LIMIT_S)
     assert len({future.get(LIMIT_S).offset for future in sent}) == 200

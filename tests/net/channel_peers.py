@@ -12,6 +12,7 @@ from gkafka.testing import Action
 from gkafka.testing.server import Call
 from gkafka.wire.apis import Message, Request, decode_request, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsResponse
+from tests.kit.clock import now, soon
 
 LIMIT_S = 60.0
 
@@ -123,11 +124,15 @@ def closed_port() -> int:
 
 
 class Pipelined(Action):
-    """For MockCluster.on: acts so many seconds late, and sees how many requests of a connection were under way then. most: the most that it saw."""
+    """For MockCluster.on: acts so many seconds late, and sees how many requests of a connection were under way then. most: the most that it saw.
 
-    def __init__(self, seconds: float) -> None:
+    expected: nothing is answered before it has seen so many, or waited for LIMIT_S.
+    """
+
+    def __init__(self, seconds: float, expected: int) -> None:
         self.most = 0
-        self._seconds = seconds
+        self._seconds, self._expected = seconds, expected
+        self._until = soon(LIMIT_S)
 
     def run(self, call: Call) -> None:
         call.after(self._seconds, lambda: self._look(call))
@@ -142,4 +147,7 @@ class Pipelined(Action):
             (size,) = struct.unpack_from(">i", data)
             data, under_way = data[4 + size :], under_way + 1
         self.most = max(self.most, under_way)
-        call.act(call.send)
+        if self.most < self._expected and now() < self._until:
+            self.run(call)
+        else:
+            call.act(call.send)

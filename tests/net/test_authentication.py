@@ -165,11 +165,11 @@ def test_a_broker_that_asks_for_the_most_iterations_keeps_no_hub(monkeypatch: py
 
 def test_closing_while_credentials_are_asked_for(handler: Handler) -> None:
     with MockCluster(sasl=Sasl(tokens=[TOKEN])) as cluster:
-        asked = handler.Event()
+        asked, closed = handler.Event(), handler.Event()
 
         def slow() -> str:
             asked.set()
-            handler.sleep(0.5)
+            closed.wait(60)
             return TOKEN
 
         host, port = cluster.brokers[1]
@@ -178,6 +178,7 @@ def test_closing_while_credentials_are_asked_for(handler: Handler) -> None:
         one.start()
         assert asked.wait(60)
         one.close()
+        closed.set()
         with pytest.raises(KafkaException):
             opened(handler, one)
         assert one.join(60)

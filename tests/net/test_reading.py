@@ -277,11 +277,11 @@ def test_who_is_interrupted_while_it_reads_ends_the_connection_and_everybody_is_
 
 
 def test_a_request_whose_time_is_over_ends_the_connection_while_callers_read(make: Make) -> None:
-    with peer(lambda connection: (connection.negotiate(), _answer_first(connection, 200), connection.stay_silent())) as server:
+    enough = threading.Event()
+    with peer(lambda connection: (connection.negotiate(), _answer_until(enough, connection), connection.stay_silent())) as server:
         channel = make(server.port)
         aside(channel)
-        while channel._reading.answers < 200:
-            call(channel)
+        enough.set()
         answer = ask(channel, timeout_s=0.3)
         begun = now()
         while not answer.times:
@@ -292,18 +292,20 @@ def test_a_request_whose_time_is_over_ends_the_connection_while_callers_read(mak
         assert channel.join(WAIT_S)
 
 
-def _answer_first(connection: Conversation, count: int) -> None:
-    for _ in range(count):
-        request = connection.read()
+def _answer_until(enough: threading.Event, connection: Conversation) -> None:
+    """The request that comes after that is read."""
+    while request := connection.read():
+        if enough.is_set():
+            return
         connection.answer(request, request.api.response())
 
 
 def test_a_peer_that_goes_away_is_noticed_by_the_caller(make: Make) -> None:
-    with peer(lambda connection: (connection.negotiate(), _answer_first(connection, 200))) as server:
+    enough = threading.Event()
+    with peer(lambda connection: (connection.negotiate(), _answer_until(enough, connection))) as server:
         channel = make(server.port)
         aside(channel)
-        while channel._reading.answers < 200:
-            call(channel)
+        enough.set()
         answer = ask(channel)
         channel.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
@@ -311,17 +313,17 @@ def test_a_peer_that_goes_away_is_noticed_by_the_caller(make: Make) -> None:
 
 
 def test_garbage_in_place_of_an_answer_ends_the_connection_and_is_named(make: Make) -> None:
+    enough = threading.Event()
+
     def lie(connection: Conversation) -> None:
         connection.negotiate()
-        _answer_first(connection, 200)
-        connection.read()
+        _answer_until(enough, connection)
         connection.send(b"\x00\x00\x00\x08" + bytes(8))
 
     with peer(lie) as server:
         channel = make(server.port)
         aside(channel)
-        while channel._reading.answers < 200:
-            call(channel)
+        enough.set()
         answer = ask(channel)
         channel.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
@@ -393,18 +395,18 @@ def test_without_calls_the_reader_comes_back_by_itself(make: Make) -> None:
 def test_half_an_answer_and_then_nothing_is_a_request_whose_time_is_over(make: Make) -> None:
     """A caller that waits on and on has the turn nearly all the time."""
 
+    enough = threading.Event()
+
     def stall(connection: Conversation) -> None:
         connection.negotiate()
-        _answer_first(connection, 200)
-        connection.read()
+        _answer_until(enough, connection)
         connection.send(b"\x00\x00")
         connection.stay_silent()
 
     with peer(stall) as server:
         channel = make(server.port)
         aside(channel)
-        while channel._reading.answers < 200:
-            call(channel)
+        enough.set()
         answer, begun = ask(channel, timeout_s=0.3), now()
         while not answer.times:
             channel.read_until(answer.is_there, soon(1))

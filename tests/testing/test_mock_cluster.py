@@ -857,7 +857,7 @@ def test_payloads_are_remembered_up_to_a_bound() -> None:
 
 # -- life
 def test_closing_frees_ports_and_ends_the_thread() -> None:
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     cluster = MockCluster(brokers=2)
     client = PlainClient(cluster)
     with client:
@@ -868,7 +868,7 @@ def test_closing_frees_ports_and_ends_the_thread() -> None:
         assert client.closed()
         with pytest.raises(OSError, match=r"."):
             PlainClient(cluster)
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before, "others may end meanwhile"
 
 
 def test_it_runs_where_there_is_only_select(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,8 +142,8 @@ def test_who_is_silent_or_does_not_give_up_is_removed() -> None:
     with MockCluster(topics={"t": 4}, consumer_session_timeout_ms=1500) as cluster:
         first, second = Hand(cluster, "a"), Hand(cluster, "b")
         first.join(rebalance_timeout_ms=200)
-        second.join()
         began = now()
+        second.join()
         first.ask()
         while first.own(0, 1, 2, 3) == 0:
             assert second.ask() == 0
