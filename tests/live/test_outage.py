@@ -93,7 +93,7 @@ RECORDS = (
     Look("topics partitions payments 4", 0, ("payments 2 4",), ("nothing is added yet",)),
     Look("topics create another -p 1 -r 2 --dry-run", 0, ("another no",), ("nothing was created",)),
     Look("acls delete --topic secret", 0, ("topic secret",), ("nothing is deleted yet",)),
-    Look("reset_offsets orders billing LATEST", 3, ("reset",), (NO_LEADER,)),
+    Look("reset_offsets orders billing LATEST", 3, ("orders 0 ", "orders 4 "), (NO_LEADER,)),
     Look("delete_topic gone", 1, (), ("no topic 'gone' in this cluster",)),
 )
 """Commands that read or write records, or change something: as far as a look goes, or where they cannot."""
