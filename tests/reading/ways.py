@@ -448,8 +448,8 @@ class KafkaPoll(Way):
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "retry_backoff_ms": 1,
-            "session_timeout_ms": LONG_MS,  # it may be idle while others are played
-            "max_poll_interval_ms": LONG_MS,
+            "session_timeout_ms": 300_000,  # KafkaConsumer takes no longer one by default
+            "max_poll_interval_ms": LONG_MS,  # it may be idle while others are played
             "consumer_timeout_ms": PATIENCE_MS,
         }
         if self.committed:
