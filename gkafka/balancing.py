@@ -242,7 +242,6 @@ class Balancing(abc.ABC):
         if mine & known.keys():
             consumer = self._make_consumer(sorted(mine & known.keys()))
             consumer._resume_at = self._left_at
-            consumer.is_of_a_member = True
             consumer.in_hands = {p: offset for p, offset in self._in_hands.items() if p in self._left_at}
             if start:
                 consumer.start()

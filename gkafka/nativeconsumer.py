@@ -102,7 +102,6 @@ class NativeConsumer:
         self._lock, self._filled, self._order = self._driver.lock, self._driver.filled, self._driver.order
         self._taking, self.run = self._driver.taking, self._driver.run
         self._handed_out: list[Stood] = []  # by the call that is taking
-        self.keeps_given = False  # for finished()
         self._given: list[tuple[int, Sequence[Stood]]] = []  # by calls that `run` knows nothing of, each with its `hand_outs`
         self.few_from = (-1, -1)  # of the last consumer.few_ready(): its `hand_outs`, and where the partition stood before
         self._wants_more = False  # what that call has taken made room, or has to be fetched again
@@ -416,8 +415,6 @@ class NativeConsumer:
         return stands
 
     def _note_given(self, stood: Sequence[Stood]) -> None:
-        if not self.keeps_given:
-            return
         self._given = [each for each in self._given if each[0] > self.run.seen]
         self._given.append((self.run.handed_out, stood))
 

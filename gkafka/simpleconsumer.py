@@ -185,7 +185,6 @@ class SimpleConsumer:
         self.in_hands: dict[int, int] = {}
         """Partition -> offset before what consumers that stood in the place of this one, or this one before its stop, have handed out and the application
         has not come back for."""
-        self.is_of_a_member = False
         self._may_commit: Callable[[], bool] = lambda: True
         self._may_deliver: Callable[[], bool] | None = None
         self._wake = self._handler.Event()
@@ -275,7 +274,6 @@ class SimpleConsumer:
             return
         partitions = self.partitions
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
-        engine.keeps_given = self.is_of_a_member
         engine.ask_before_delivery(self._may_deliver)
         engine.on_close = weakref.WeakMethod(self._stop)
         engine.start()
