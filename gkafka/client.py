@@ -151,12 +151,7 @@ class KafkaClient:
         What has no effect here, as the address of a schema registry, is passed over with one warning in the log. Raises ConfigurationError, naming the
         property, for what cannot be had and for unknown names, and OSError if the file cannot be read.
         """
-        from gkafka.clientproperties import (
-            check_hosts,
-            hide_properties,
-            read_properties,
-            without,
-        )  # whoever gives options starts without it
+        from gkafka.clientproperties import check_hosts, hide_properties, read_properties, without  # not where options are given
 
         options, properties = hide_secrets(options), hide_properties(properties)
         found = read_properties(properties)

@@ -21,11 +21,12 @@ ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 MEANT_AS_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[\\:=#! ])")
 """Escapes that Java's own Properties.store() writes, and a backslash that was doubled."""
+YAML = "is YAML: write lines NAME=VALUE, each name in full"
 OTHER_KINDS = {
     r"[{\[]": "is JSON, or a dict of Python: write lines NAME=VALUE; in a program, KafkaClient.from_properties() takes what json.load() gives",
     r"<": "is XML: write lines NAME=VALUE",
     r"export$": "has lines of a shell ('export NAME=VALUE'): write NAME=VALUE alone, by the names of docs/options.md",
-    r"-$|---$": "is YAML: write lines NAME=VALUE, each name in full",
+    r"-$|---$": YAML,
 }
 """How the name in a line of a text of another kind begins, and what to say of that text."""
 SECTION = re.compile(r"\[([\w .-]{1,60})\]\s*(?:[#;].*)?")
@@ -58,7 +59,7 @@ def kind_of(line: Line) -> str:
     if line.value == "{":
         return "is a login file of Java (JAAS): give the login module and its options in one line, sasl.jaas.config=... required ...;"
     if not line.value and line.is_pair:
-        return OTHER_KINDS[r"-$|---$"]
+        return YAML
     return next((why for pattern, why in OTHER_KINDS.items() if re.match(pattern, line.name)), "")
 
 

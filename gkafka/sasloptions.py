@@ -90,7 +90,7 @@ BETWEEN_ADDRESSES = re.compile(r"[\s,;|&'\"`<>(){}\[\]$#\\\u200b-\u200f\u2018\u2
 """What separates addresses in lists of any kind, and what templates have around a name."""
 LIKE_ADDRESS = re.compile(
     r"(?:\w{1,16}:)?/{2,3}(?:%?[\w.-]*%?(?::-?\d\w{0,5})*/?)|"  # of an URL, whose path may be a secret
-    r"(?:(?:sasl_)?(?:plaintext|ssl):)?%?[\w.-]*%?(?::-?(?:\d\w{0,5}|\w{0,4}))*(?:/(?!/)[\w./-]*)?|"
+    r"(?:(?:sasl_)?(?:plaintext|ssl):)?%?[\w.-]*%?(?::-?(?:\d\w{0,5}|(?!\d)\w{0,4}))*(?:/(?!/)[\w./-]*)?|"
     r"[0-9a-fA-F:.]+(?:%\w+)?",
     re.IGNORECASE,
 )

@@ -137,6 +137,7 @@ INTERNAL = {
     "Crowded",
     "Malformed",
     "NotYet",
+    "OtherSources",
     "Refused",
     "Unanswered",
 }

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from gkafka.records._sources import check_sources
+from gkafka.records._sources import OtherSources, check_sources
 
 if TYPE_CHECKING:
     from gkafka.records._pure import (
@@ -124,19 +125,27 @@ def _choose(wanted: str | None) -> tuple[str, ModuleType]:
         if wanted not in _MODULES:
             raise ImportError(f"GKAFKA_IMPL={wanted!r}: must be one of {', '.join(map(repr, _MODULES))}, or unset")
         try:
-            return wanted, importlib.import_module(_MODULES[wanted])
+            return wanted, _load(wanted)
         except ImportError as exc:
             raise ImportError(f"GKAFKA_IMPL={wanted!r} does not load: {exc}") from exc
     try:
-        return "cython", importlib.import_module(_MODULES["cython"])
+        return "cython", _load("cython")
+    except OtherSources as exc:
+        warnings.warn(f"gkafka works without its compiled part, slower: {exc}", RuntimeWarning, stacklevel=3)
     except ImportError:
-        return "python", importlib.import_module(_MODULES["python"])
+        pass
+    return "python", _load("python")
+
+
+def _load(name: str) -> ModuleType:
+    module = importlib.import_module(_MODULES[name])
+    if name == "cython":
+        check_sources(module)
+    return module
 
 
 IMPLEMENTATION, _module = _choose(os.environ.get("GKAFKA_IMPL"))
 STEPS_ARE_WHOLE = IMPLEMENTATION == "cython"  # Records.step(): does no other thread run within one? Else its caller needs a lock
-if IMPLEMENTATION == "cython":
-    check_sources(_module)
 try:
     globals().update({name: getattr(_module, name) for name in _CHOSEN})
     globals()["decode_raw"] = _module.decode_columns

@@ -6,9 +6,13 @@ import os
 from types import ModuleType
 from zlib import crc32
 
-__all__ = ["check_sources", "sum_of_sources"]
+__all__ = ["OtherSources", "check_sources", "sum_of_sources"]
 
 ENDINGS = (".pyx", ".pxi", ".h")
+
+
+class OtherSources(ImportError):
+    """A compiled module was made from other sources than those beside it."""
 
 
 def sum_of_sources(folder: str = os.path.dirname(__file__)) -> str:
@@ -22,9 +26,9 @@ def sum_of_sources(folder: str = os.path.dirname(__file__)) -> str:
 
 
 def check_sources(module: ModuleType) -> None:
-    """Raise ImportError if a compiled module was made from other sources than those beside it. Nothing is known without
+    """Raise OtherSources if a compiled module was made from other sources than those beside it. Nothing is known without
     sources, or of a module that something else than setup.py has built."""
     path = module.__file__ or ""
     there = sum_of_sources(os.path.dirname(path))
     if there and getattr(module, "SOURCES", None) not in ("", there):
-        raise ImportError(f"{path} was built from other sources than those beside it: python setup.py build_ext --inplace --force")
+        raise OtherSources(f"{path} was built from other sources than those beside it: python setup.py build_ext --inplace --force")

@@ -1016,6 +1016,15 @@ def test_what_is_pasted_in_place_of_addresses_is_not_shown(pasted: str, tmp_path
         assert SECRET not in (error if isinstance(error, str) else told_by(error))
 
 
+@pytest.mark.parametrize(
+    "word", ["h" + ":1234" * 5000 + "!", "h" + ":a" * 5000 + "!", "%" * 5000 + "!", "/" * 5000 + "!", "1:" * 5000 + "!"], ids=range(5)
+)
+def test_to_look_for_addresses_takes_no_time_that_grows_beyond_the_text(word: str) -> None:
+    """It doubled with each colon: 22 of them took 3.5 s."""
+    with pytest.raises(ConfigurationError):
+        KafkaClient(word)
+
+
 @pytest.mark.parametrize("pasted", [name for name in PASTED if "=" in PASTED[name]])
 @pytest.mark.parametrize("option", ["security_protocol", "sasl_mechanism", "compression", "auto_offset_reset", "isolation_level"])
 def test_what_is_pasted_in_place_of_a_choice_is_not_shown(pasted: str, option: str) -> None:

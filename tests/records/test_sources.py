@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from gkafka import records
 from gkafka.records._sources import check_sources, sum_of_sources
 
 
@@ -50,3 +52,16 @@ def test_nothing_is_said_where_nothing_is_known(tmp_path: Path) -> None:
     module = ModuleType("compiled")
     module.__file__ = str(tmp_path / "compiled.so")
     check_sources(module)
+
+
+def test_where_the_compiled_part_is_of_other_sources_the_other_one_serves_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a `git pull` in a checkout that was built: nothing of gkafka could be imported."""
+    module = built(tmp_path, SOURCES="of before")
+    monkeypatch.setitem(sys.modules, "gkafka.records._speed", module)
+    with pytest.warns(RuntimeWarning, match=r"without its compiled part, slower: .*setup\.py build_ext --inplace --force"):
+        name, chosen = records._choose(None)
+    assert (name, chosen.__name__) == ("python", "gkafka.records._pure")
+    with pytest.raises(ImportError, match=r"GKAFKA_IMPL='cython' does not load: .*other sources"):
+        records._choose("cython")

@@ -18,6 +18,7 @@ from gkafka.kafka.admin.results import (
     TopicElections,
     TopicPartitionsResult,
 )
+from gkafka.kafka.admin.topics import partition_row
 from gkafka.kafka.arguments import check_partitions, partitions_of
 from gkafka.kafka.errors import IllegalArgumentError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndTimestamp
@@ -271,13 +272,7 @@ def _bits(operations: Iterable[AclOperation]) -> int:
 
 def _of_page(p: PartitionDescription) -> dict[str, Any]:
     return {
-        "error_code": code_of(p.error),
-        "partition_index": p.partition,
-        "leader_id": p.leader,
-        "leader_epoch": p.leader_epoch,
-        "replica_nodes": list(p.replicas),
-        "isr_nodes": list(p.isr),
+        **partition_row(p),
         "eligible_leader_replicas": list(p.eligible_leaders) if p.eligible_leaders else None,
         "last_known_elr": list(p.last_known_eligible_leaders) if p.last_known_eligible_leaders else None,
-        "offline_replicas": list(p.offline),
     }

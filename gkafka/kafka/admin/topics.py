@@ -15,7 +15,7 @@ from gkafka.kafka.admin.results import TopicResults, Worded
 from gkafka.kafka.arguments import listed
 from gkafka.kafka.errors import IllegalArgumentError
 
-__all__ = ["TopicCalls", "described"]
+__all__ = ["TopicCalls", "described", "partition_row"]
 
 NO_ID = UUID(int=0)
 LOOK_EVERY_S = 0.1
@@ -142,13 +142,14 @@ def described(name: str, outcome: Any) -> dict[str, Any]:
             "name": name,
             "topic_id": id_of(topic.topic_id),
             "is_internal": topic.is_internal,
-            "partitions": [_partition(p) for p in topic.partitions.values()],
+            "partitions": [partition_row(p) for p in topic.partitions.values()],
             "authorized_operations": None if topic.operations is None else [op.name for op in sorted(topic.operations)],
         }
     )
 
 
-def _partition(p: PartitionDescription) -> dict[str, Any]:
+def partition_row(p: PartitionDescription) -> dict[str, Any]:
+    """A partition as describe_topics() tells of it."""
     return Worded(
         {
             "error_code": code_of(p.error),
