@@ -51,8 +51,15 @@ def computes(hosts: str, topic: str, session_s: float, short_s: float, long_s: f
                 if message is not None and message.value == value:
                     return
 
+        def finish() -> None:
+            """The record is finished with, and committed: nothing is left that the coordinator could refuse later."""
+            deadline = now() + LIMIT_S
+            while any(max(0, consumer.committed(partition)) != offset for partition, offset in consumer.positions().items()):
+                assert now() < deadline, f"{consumer.positions()} is not committed; {events}"
+                consumer.consume(200)
+
         next_record(b"first")
-        consumer.consume(1500)  # it is finished with, and committed
+        finish()
         busy(short_s)
         next_record(b"second")
         assert events == ["assigned"], f"less than a session costs nothing: {events}"
@@ -60,6 +67,7 @@ def computes(hosts: str, topic: str, session_s: float, short_s: float, long_s: f
         assert stall >= 1000 * short_s - 100
         told = [text for text in log.texts if f"gevent's hub stood still for {stall:.0f} ms" in text]
         assert len(told) == 1, f"{stall:.1f} ms were measured: {log.texts}"
+        finish()
         busy(long_s)
         next_record(b"third")
         assert events == ["assigned", "lost", "assigned"], events
