@@ -77,16 +77,23 @@ Parked = list[tuple[Fetching, int]]
 
 
 class Work(dict[TopicPartition, Stood]):
-    """Of a call that hands out later what it has taken: where the partitions stood before. ended: those whose records it has to drop."""
+    """Of a call that hands out later what it has taken: where the partitions stood before.
 
-    def __init__(self) -> None:
+    worker: whose call it is. No other worker takes from these partitions meanwhile: a deserializer that fails goes back, and what is behind
+    that would be handed out twice. ended: the partitions whose records it has to drop. begun: the last one that it took from, where it has more.
+    """
+
+    def __init__(self, worker: int) -> None:
         super().__init__()
+        self.worker = worker
         self.ended: set[TopicPartition] = set()
+        self.begun: Queue | None = None
 
     def forget(self) -> None:
         """Nothing was taken."""
         self.clear()
         self.ended.clear()
+        self.begun = None
 
 
 class NativeConsumer:
@@ -472,7 +479,7 @@ class NativeConsumer:
             return any(tp in work for work in self.at_work.values() for tp in partitions)
 
     def _go_back(self, work: Work, tp: TopicPartition, offset: int) -> None:
-        """What was taken from there on is not handed out. Never forward; nowhere, if the application or the group has put the partition elsewhere."""
+        """What was taken from there on is not handed out. Nowhere, if the application or the group has put the partition elsewhere."""
         with self._lock, self._driver.step:
             if tp not in work:
                 return
@@ -482,7 +489,7 @@ class NativeConsumer:
 
     def _lower(self, position: Position, term: int, offset: int, epoch: int) -> Parked:
         """Under the lock. Returns what to hang_up()."""
-        if position.term != term or position.consumed <= offset:
+        if position.term != term:
             return []
         queue = self._driver.queues.get(position.tp)
         if queue is None or queue.position is not position:
@@ -538,15 +545,18 @@ class NativeConsumer:
         ConsumerStoppedException if end_work() came meanwhile: others go on from where it stood.
         """
         call = object()
-        work = Work()
+        work = Work(self._handler.current_id())
         self.at_work[call] = work
         try:
             messages, made = deserialize(self._consume(self._take, max_messages, timeout_ms, work), partial(self._go_back, work))
-            with self._taking, self._lock:
-                is_ours = self.at_work.pop(call, None) is not None
-                if made:
-                    self.run.handed_out += 1  # only now: a call of another worker meanwhile did not say that this is finished
-                    self._note_given(list(work.values()))
+            with self._taking:
+                with self._lock:
+                    is_ours = self.at_work.pop(call, None) is not None
+                    if made:
+                        self.run.handed_out += 1  # only now: a call of another worker meanwhile did not say that this is finished
+                        self._note_given(list(work.values()))
+                if work.begun is not None:
+                    self._allow_a_run(work.begun)
             if not is_ours:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
@@ -564,6 +574,7 @@ class NativeConsumer:
             raise
         finally:
             self.at_work.pop(call, None)
+            self._filled.set()  # who waits for a partition that was at work
 
     def consume_arrow(
         self, columns: tuple[str, ...], max_messages: int | None = None, timeout_ms: float | None = None
@@ -617,9 +628,12 @@ class NativeConsumer:
                 raise
             self._raise_errors()
             now = self._handler.monotonic()
-            if now >= deadline or self.troubles or self._waked != waked:
+            if self.troubles or self._waked != waked:
                 return []
-            self._wait_filled(min(deadline, self._handler.looks_at(now, TICK_S)) - now, waked)
+            if now >= deadline and not (may_take and now < reads_until and self._is_any_open()):
+                return []
+            # Batches without records may have filled the turn: the next ones are there now, so after a turn of others they are read, too.
+            self._wait_filled(max(0.0, min(deadline, self._handler.looks_at(now, TICK_S)) - now), waked)
             self._check_running()
             if self.comes_back is not None and self.comes_back():
                 return []
@@ -671,7 +685,17 @@ class NativeConsumer:
 
     def _is_any_open(self) -> bool:
         """Is there something that may be handed out? Asked twice by each call that waits: without a call for each of many that are empty."""
-        return any((queue.reader is not None or queue.batches) and queue.is_open for queue in list(self._order))
+        return any((queue.reader is not None or queue.batches) and self._is_open(queue) for queue in list(self._order))
+
+    def _is_open(self, queue: Queue) -> bool:
+        """May the caller take from it? Not while another worker's deserializer is at work on what was taken of it, unless it was put elsewhere."""
+        if not queue.is_open:
+            return False
+        if not self.at_work:
+            return True
+        position, me = queue.position, self._handler.current_id()
+        works = [work for work in list(self.at_work.values()) if work.worker != me]
+        return all(work.get(position.tp, NOWHERE)[:2] != (position, position.term) for work in works)
 
     def _take(self, wanted: int, until: float) -> list[Message]:
         """Records of the partition whose turn it is, and of the next ones while there is room and time."""
@@ -682,14 +706,17 @@ class NativeConsumer:
         turn_ends = self._handler.monotonic() + self._share_of_time
         for _ in range(len(self._order)):
             queue = self._order[0]
-            while len(taken) < wanted and room >= 0 and queue.is_open:
+            while len(taken) < wanted and room >= 0 and self._is_open(queue):
                 room = self._read(queue, wanted - len(taken), room, taken)
                 now = self._handler.monotonic()
-                if now >= until or (taken and now >= turn_ends):
+                if now >= until or now >= turn_ends:
                     wanted = len(taken)
             self._order.rotate(-1)
             if len(taken) >= wanted or room < 0:
-                self._allow_a_run(queue)
+                if self._work is None:
+                    self._allow_a_run(queue)
+                else:
+                    self._work.begun = queue  # no run before its deserializer is done
                 break
         return taken
 
@@ -700,11 +727,11 @@ class NativeConsumer:
         turn_ends = self._handler.monotonic() + self._share_of_time
         for _ in range(len(self._order)):
             queue = self._order[0]
-            while rows < wanted_rows and room >= 0 and queue.is_open:
+            while rows < wanted_rows and room >= 0 and self._is_open(queue):
                 room = self._read_columns(queue, wanted - rows, room, columns, taken)
                 rows = sum(piece.num_rows for piece in taken)
                 now = self._handler.monotonic()
-                if now >= until or (taken and now >= turn_ends):
+                if now >= until or now >= turn_ends:
                     wanted_rows = rows
             self._order.rotate(-1)
             if rows >= wanted_rows or room < 0:
@@ -770,8 +797,10 @@ class NativeConsumer:
             stood = (position, position.term, position.consumed, position.consumed_epoch)
             self._handed_out.append(stood)
             # First: who looks at both in between finds it at work, or not taken.
-            if self._work is not None and self._work.setdefault(position.tp, stood)[1] != position.term:
-                self._work[position.tp] = stood
+            if self._work is not None:
+                self.run.left = 0
+                if self._work.setdefault(position.tp, stood)[1] != position.term:
+                    self._work[position.tp] = stood
             position.consumed = max(position.consumed, stands)  # `run` may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(left)

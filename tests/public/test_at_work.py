@@ -102,23 +102,46 @@ def filled(client: KafkaClient) -> KafkaClient:
     return client
 
 
-def test_of_two_that_fail_the_later_one_takes_nobody_over_the_earlier(
+def test_what_is_behind_a_record_that_fails_is_handed_out_once_however_many_workers_ask(
     filled: KafkaClient, cluster: MockCluster, run: Runner, kind: str
 ) -> None:
-    slow = Slow(filled, 5, 15)
-    slow.fails = {5, 15}
+    slow = Slow(filled, 5)
+    slow.fails = {5}
     consumer, first = at_work(filled, run, kind, slow)
+    assert consumer.consume_batch(10, timeout_ms=50) == [], "it is not known yet whether what is before them is handed out"
     second = run.aside(lambda: outcome(consumer, 10))
-    run.until(slow.entered[15].is_set)
     slow.may_go_on[5].set()
     assert first.result() == [0, 1, 2, 3, 4]
-    slow.may_go_on[15].set()
-    assert second.result() == [10, 11, 12, 13, 14]
+    assert second.result() == SerializationError.__name__
     slow.fails.clear()
-    rest = [message.offset for message in read(consumer, 15)]
-    assert rest == list(range(5, 20)), "what the second one had comes twice, rather than what the first one had never"
+    assert [message.offset for message in read(consumer, 15)] == list(range(5, 20))
     consumer.stop()
     assert committed(cluster) == WORTH
+
+
+def test_a_seek_and_other_partitions_do_not_wait_for_a_deserializer(filled: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.create_topic("u", 1)
+    cluster.append("u", 0, values(1))
+    slow = Slow(filled, 5)
+    consumer, worker = at_work(filled, run, "assigned", slow)
+    consumer._engine.add({TopicPartition("u", 0): 0})
+    assert [message.topic for message in read(consumer, 1)] == ["u"]
+    consumer.seek(T0, 15)
+    assert offsets(consumer, 20) == [15, 16, 17, 18, 19]
+    slow.may_go_on[5].set()
+    assert worker.result() == list(range(10))
+    consumer.stop()
+
+
+def test_a_deserializer_may_consume_by_the_consumer_that_it_works_for(filled: KafkaClient, run: Runner) -> None:
+    taken: list[int] = []
+    consumer = make(filled, "assigned", slow := Slow(filled, 5))
+    slow.may_go_on[5].set()
+    slow.calls[5] = lambda: taken.extend(offsets(consumer, 3))
+    full(consumer, run)
+    assert offsets(consumer, 10) == list(range(10))
+    assert taken == [10, 11, 12]
+    consumer.stop()
 
 
 @pytest.mark.parametrize("run", ["gevent"], indirect=True)

@@ -55,12 +55,27 @@ SEEN: dict[str, Any] = {
     "transactional_id": "t",
 }
 """What the way of a record can see of the options, with a value that it must see."""
-UNSEEN = {
-    *("acks", "enable_idempotence", "linger_ms", "batch_bytes", "buffer_bytes", "max_block_ms", "delivery_timeout_ms"),
-    *("request_timeout_ms", "ack_timeout_ms", "retries", "retry_backoff_ms", "retry_backoff_max_ms", "max_request_bytes"),
-    *("max_in_flight", "compression_level", "transaction_timeout_ms", "on_fork", "exit_timeout_ms"),
+UNSEEN: dict[str, dict[str, Any]] = {
+    "acks": {"acks": 0, "enable_idempotence": False},
+    "enable_idempotence": {"enable_idempotence": False},
+    "linger_ms": {"linger_ms": 50_000},
+    "batch_bytes": {"batch_bytes": 2 << 20},
+    "buffer_bytes": {"buffer_bytes": 16 << 20},
+    "max_block_ms": {"max_block_ms": 50_000},
+    "delivery_timeout_ms": {"delivery_timeout_ms": 500_000},
+    "request_timeout_ms": {"request_timeout_ms": 20_000},
+    "ack_timeout_ms": {"ack_timeout_ms": 20_000},
+    "retries": {"retries": 3},
+    "retry_backoff_ms": {"retry_backoff_ms": 50},
+    "retry_backoff_max_ms": {"retry_backoff_max_ms": 500},
+    "max_request_bytes": {"max_request_bytes": 2 << 20},
+    "max_in_flight": {"max_in_flight": 1},
+    "compression_level": {"compression": "gzip", "compression_level": 1},
+    "transaction_timeout_ms": {"transactional_id": "t", "transaction_timeout_ms": 50_000},
+    "on_fork": {"on_fork": "recreate"},
+    "exit_timeout_ms": {"exit_timeout_ms": 1000},
 }
-"""What is looked at where a batch begins, ends, or is sent."""
+"""What is looked at where a batch begins, ends, or is sent; each set to something."""
 
 
 READ: dict[str, Any] = {
@@ -134,14 +149,31 @@ def opened(client: KafkaClient, **options: Any) -> Any:
 
 
 def test_each_option_of_a_producer_has_a_row_here() -> None:
-    assert {field.name for field in dataclasses.fields(ProducerConfig)} == SEEN.keys() | UNSEEN
-    assert not SEEN.keys() & UNSEEN
+    assert {field.name for field in dataclasses.fields(ProducerConfig)} == SEEN.keys() | UNSEEN.keys()
+    assert not SEEN.keys() & UNSEEN.keys()
 
 
 @pytest.mark.parametrize("option", sorted(SEEN))
 def test_an_option_of_a_producer_costs_its_own_call(client: KafkaClient, option: str) -> None:
     producer = opened(client, **{option: SEEN[option]})
     assert a_record(producer.produce, "t", b"value", b"key") < NATIVE + own_looks(client)
+
+
+@pytest.mark.parametrize("option", sorted(UNSEEN))
+def test_an_option_that_no_record_sees_costs_nothing(client: KafkaClient, option: str) -> None:
+    producer = opened(client, **UNSEEN[option])
+    assert a_record(producer.produce, "t", b"value", b"key") < DIRECT + LOOKS
+
+
+@pytest.mark.parametrize("acks", [1, "all"])
+def test_each_kind_of_acks_costs_nothing(client: KafkaClient, acks: int | str) -> None:
+    producer = opened(client, acks=acks, enable_idempotence=False)
+    assert a_record(producer.produce, "t", b"value", b"key") < DIRECT + LOOKS
+
+
+def test_measuring_the_hub_costs_a_record_nothing(cluster: MockCluster, run: Runner) -> None:
+    with KafkaClient(cluster.bootstrap, handler=run.name, hub_stall_meter=True) as client:
+        assert a_record(opened(client).produce, "t", b"value", b"key") < DIRECT + LOOKS
 
 
 def test_all_options_together_cost_their_own_calls(client: KafkaClient) -> None:
@@ -239,6 +271,20 @@ def test_small_batches_through_a_deserializer_take_the_same_way(client: KafkaCli
     consumer = reading(client, **{"value_deserializer": READ["value_deserializer"], option: READ[option]})
     assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + LOOKS
     assert a_record(consumer.consume_batch, 1, 60_000) < NATIVE + LOOKS
+
+
+def test_batches_without_records_end_the_turn_of_who_reads_them(
+    client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gkafka.nativeconsumer.SHARE_S", 0.0)
+    cluster.append("t", 0, b"".join(batch([], base_offset=n, last_delta=0) for n in range(200)))
+    cluster.append("t", 0, batch([record(0, b"value", b"key")], base_offset=200))
+    consumer = client.get_consumer("t")
+    seen: list[int] = []
+    handler, checkpoint = client.handler, client.handler.checkpoint
+    monkeypatch.setattr(handler, "checkpoint", lambda: [seen.append(handler.current_id()), checkpoint()])
+    assert [message.offset for message in consumer.consume_batch(10, 60_000)] == [200]
+    assert seen.count(handler.current_id()) >= 200 or not client.handler.cooperative, "threads have their turns anyway"
 
 
 # -- the skins ---------------------------------------------------------------------------------------------------------------
