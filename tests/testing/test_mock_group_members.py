@@ -250,6 +250,7 @@ def kafka_python_member(cluster: MockCluster, **options: Any) -> Other:
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": 100,
         "session_timeout_ms": 30_000,
+        "metadata_max_age_ms": 500,  # a member that leads and does not know the topic yet gives nobody a partition until it looks again
         "partition_assignment_strategy": [kafka.coordinator.assignors.range.RangePartitionAssignor],
     }
     consumer = kafka.KafkaConsumer("t", **{**settings, **options})
