@@ -57,6 +57,16 @@ def test_figures_within_their_limits(capsys: pytest.CaptureFixture[str]) -> None
     )
 
 
+def test_the_work_of_a_scenarios_cluster_is_not_taken_for_somebody_elses() -> None:
+    with stalls.Cluster(t=1):
+        process = stalls.Cluster._process
+        before = look().own
+    stalls.Cluster.end()
+    assert process is not None
+    assert process.returncode == 0, "whoever waits for it is told what it used"
+    assert look().own >= before
+
+
 def test_a_limit_that_is_passed(capsys: pytest.CaptureFixture[str]) -> None:
     status, asked = judged(Machine(0.1), (ROW, IDLE), loop=[5, 900, 5], idle=[0.1] * 3)
     assert (status, len(asked)) == (1, ROUNDS + 1), "one round is enough, and the others are measured all the same"
