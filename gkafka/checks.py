@@ -14,8 +14,8 @@ from operator import index
 from typing import Any
 
 from gkafka.common import IsolationLevel
-from gkafka.exceptions import ConfigurationError
-from gkafka.unseen import refused, told
+from gkafka.exceptions import ConfigurationError, InvalidTopic
+from gkafka.unseen import refusal, refused, told
 
 __all__ = [
     "check_count",
@@ -43,6 +43,10 @@ INT64 = (1 << 63) - 1
 MAX_STRING = (1 << 15) - 1  # a text on the wire: an int16 of UTF-8 bytes
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_RULE = "must be 1 to 249 of the characters A-Z a-z 0-9 . _ -, and not '.' or '..'"
+
+
+class InvalidTopicName(ConfigurationError, InvalidTopic):
+    """A name that no topic can have: an argument that cannot be used, and what the other clients have a broker say."""
 
 
 def check_count(name: str, value: Any, *, low: int = 1, high: int = INT32) -> int:
@@ -152,7 +156,7 @@ def check_topic_name(name: Any, what: str = "topic") -> str:
     """
     text = check_text(what, name)
     if not is_topic_name(text):
-        raise refused(what, name, TOPIC_RULE)
+        raise InvalidTopicName(refusal(what, name, TOPIC_RULE), topic=text)
     return text
 
 

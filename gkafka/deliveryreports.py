@@ -40,6 +40,13 @@ class Reports:
         message, key, _ = records.check_record(self._topic.name, message, key, None)  # what may change until then, as it is now
         delivery.add_done_callback(records.Report(self, message, key))
 
+    def message_of(self, delivery: Delivery, message: Any, key: Any) -> Any:
+        """The message of a delivery that was acknowledged just now."""
+        message, key, _ = records.check_record(self._topic.name, message, key, None)
+        records.Report(self, message, key)(delivery)
+        report = self.next_known()
+        return None if report is None else report[0]
+
     def wake(self) -> None:
         """There is one more, and somebody waits."""
         end_waits(self.waits)

@@ -253,7 +253,8 @@ class Producer:
         """Accept a message; with sync=True send it and wait until it is acknowledged.
 
         message: bytes, None sends a null payload; partition_key: bytes for the partitioner, sent as the message's key; timestamp: ms
-        since the epoch or a datetime (UTC if it names no zone), None is now. Returns the delivery's view (pykafka: None, or the message).
+        since the epoch or a datetime (UTC if it names no zone), None is now. Returns with sync=True the Message, as get_delivery_report()
+        gives it, else the `gkafka.records.Delivery`: nothing is kept for each message that nobody waits for.
         Raises ProducerStoppedException, ProducerQueueFullError, SerializationError for what is not bytes, MessageSizeTooLarge (which is a
         RecordTooLarge, too) for what is over max_request_size, and with sync=True the error of
         the delivery, or ProduceFailureError if it has no outcome within pending_timeout_ms.
@@ -268,6 +269,7 @@ class Producer:
         delivery = self._append(message, partition_key, timestamp)
         if self._synchronous:
             self._wait_for(delivery)
+            return Reports(self._handler, self._topic).message_of(delivery, message, partition_key)
         return delivery
 
     def produce_slow(self, message: Any, partition_key: Any, timestamp: Any, chosen: Any = UNCHOSEN) -> Any:

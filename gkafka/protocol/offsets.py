@@ -107,7 +107,8 @@ ListOffsetRequest, ListOffsetResponse = OffsetRequest, OffsetResponse
 
 # -- of groups: committing ---------------------------------------------------------------------------------------------
 class PartitionOffsetCommitRequest(NamedTuple):
-    """offset: the next one to consume. timestamp: ms since the epoch, -1 for the broker's. metadata: any text, kept with the offset."""
+    """offset: the next one to consume. timestamp: ms since the epoch, -1 for the broker's. metadata: any text, kept with the offset;
+    an empty one is sent as null."""
 
     topic_name: Name
     partition_id: int
@@ -140,9 +141,9 @@ class OffsetCommitRequest(Request):
         self.consumer_group = consumer_group
         self.consumer_group_generation_id = consumer_group_generation_id
         self.consumer_id = consumer_id
-        self._asked: dict[str, dict[int, tuple[int, int, str]]] = {}
+        self._asked: dict[str, dict[int, tuple[int, int, str | None]]] = {}
         for p in listed("partition_requests", partition_requests, "topic_name", "partition_id", "offset", "timestamp", "metadata"):
-            self._asked.setdefault(text(p.topic_name), {})[p.partition_id] = (p.offset, p.timestamp, text(p.metadata or ""))
+            self._asked.setdefault(text(p.topic_name), {})[p.partition_id] = (p.offset, p.timestamp, text(p.metadata or "") or None)
 
     def to_message(self) -> wire.OffsetCommitRequest:
         """Without timestamps, which only version 1 has."""

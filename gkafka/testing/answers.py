@@ -343,7 +343,7 @@ class Answers:
             refused = code or missing or (METADATA_TOO_LARGE if len(asked.committed_metadata or "") > MAX_METADATA else 0)
             if partition is not None and not refused:
                 key = (partition.topic, partition.index)
-                committed = Committed(asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata)
+                committed = Committed(asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "")
                 self.state.committed.setdefault(group, {})[key] = committed
             done.append(offsets.OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=refused))
         return offsets.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=done)

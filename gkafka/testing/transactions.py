@@ -164,7 +164,7 @@ class Transactions:
                 _, missing = self._answers.find(topic.name, ZERO_UUID, asked.partition_index)
                 if not (code or missing):
                     pending[topic.name, asked.partition_index] = Committed(
-                        asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata
+                        asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or ""
                     )
                 partitions.append(txn.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code or missing))
             topics.append(txn.TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))

@@ -427,6 +427,7 @@ def test_topics_answer_to_the_names_of_both_versions(admin: KafkaAdminClient) ->
     assert (topic["name"], topic["topic"], topic.get("topic"), "topic" in topic) == ("made", "made", "made", True)
     partition = topic["partitions"][1]
     assert (partition["partition"], partition["leader"], partition["replicas"], partition.get("isr")) == (1, 1, [1], [1])
+    assert (topic.copy()["topic"], partition.copy().get("leader"), topic.copy() == topic) == ("made", 1, True)
     assert (partition.get("nothing", 5), "nothing" in partition, "topic" in dict(topic)) == (5, False, False)
     with pytest.raises(KeyError, match="nothing"):
         partition["nothing"]

@@ -64,7 +64,7 @@ def lives(pid: int) -> bool:
 def test_partitions_are_read_in_several_processes(four: MockCluster, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behaviours 330, 331, 332."""
     fill(four, {p: [b"%d-%d" % (p, i) for i in range(3)] for p in range(4)})
-    consumer = make(four, num_procs=2, auto_commit_every_n=5, auto_commit_every_t=None)
+    consumer = make(four, num_procs=2, auto_commit_every_n=5, auto_commit_every_t=3_600_000)
     pids = [process.pid for process in consumer.procs]
     assert len(set(pids)) == 2
     assert os.getpid() not in pids

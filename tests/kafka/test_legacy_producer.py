@@ -11,6 +11,7 @@ import pytest
 from gkafka.common import CompressionType
 from gkafka.kafka.errors import (
     IllegalStateError,
+    InvalidTopicError,
     KafkaConfigurationError,
     MessageSizeTooLargeError,
     WrongTypeError,
@@ -54,6 +55,16 @@ def test_messages_go_to_the_partitions_in_turn(two: MockCluster, make: Make) -> 
     assert producer.send_messages("t", b"c") == [ProduceResponse("t", 1, 0, 0)]
     assert producer.send_messages(b"t", b"d") == [ProduceResponse("t", 0, 0, 2)]
     assert (values(two, 0), values(two, 1)) == ([b"a", b"b", b"d"], [b"c"])
+
+
+@pytest.mark.parametrize("name", ["", "a b", b"a b", "x" * 250])
+def test_a_name_that_no_topic_can_have_is_an_invalid_topic(cluster: MockCluster, make: Make, name: Any) -> None:
+    """kafka-python's broker says so; an argument that cannot be used it is as well."""
+    with pytest.raises(InvalidTopicError) as caught:
+        make(SimpleProducer, cluster).send_messages(name, b"x")
+    assert isinstance(caught.value, KafkaConfigurationError)
+    with pytest.raises(InvalidTopicError):
+        make(KeyedProducer, cluster).send_messages(name, b"key", b"x")
 
 
 def test_the_first_turn_is_any_partitions(make_cluster: Callable[..., MockCluster], make: Make) -> None:

@@ -68,6 +68,9 @@ def test_offsets_of_a_group_by_single_requests(
     assert committed.err == 0
     fetched = until_ok(lambda: broker.fetch_consumer_group_offsets(group.encode(), [asked(name)]).topics[name.encode()][0], "err")
     assert fetched == (2, b"m", 0)
+    assert committed_partition(broker, group, asked(name, offset=3, timestamp=0, metadata=b"")).err == 0
+    again = broker.fetch_consumer_group_offsets(group.encode(), [asked(name)]).topics[name.encode()][0]
+    assert (again.offset, again.metadata or b"", again.err) == (3, b"", 0), "it is sent as null, and brokers before 0.10 say so"
 
 
 @with_groups

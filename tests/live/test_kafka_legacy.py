@@ -64,7 +64,7 @@ def test_a_simple_consumer(version: str, legacy: KafkaClient, new_topic: NewTopi
     """Behaviours 315-321, 324-328."""
     topic, group = new_topic(2), new_name("group")
     send(legacy, topic, {0: [b"0", b"1", b"2", b"3"], 1: [b"a", b"b"]})
-    consumer = SimpleConsumer(legacy, group, topic, partitions=[0], auto_commit_every_n=3, auto_commit_every_t=None, iter_timeout=3)
+    consumer = SimpleConsumer(legacy, group, topic, partitions=[0], auto_commit_every_n=3, auto_commit_every_t=3_600_000, iter_timeout=3)
     assert consumer.pending() == 4
     assert values(consumer.get_messages(2, block=False)) == [b"0", b"1"]
     assert committed(legacy, group, topic) == -1

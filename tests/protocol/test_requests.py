@@ -167,6 +167,14 @@ def test_names_are_text_or_bytes() -> None:
         assert one.get_bytes() == other.get_bytes()
 
 
+@pytest.mark.parametrize("metadata", [b"", "", None])
+def test_a_commit_without_metadata_has_null_as_pykafka_writes_it(metadata: Any) -> None:
+    request = OffsetCommitRequest(b"g", 1, b"c", [PartitionOffsetCommitRequest(b"t", 0, 1, 2, metadata)])
+    written = bytes(request.get_bytes())
+    assert written.endswith(b"\0\0\0\0\0\0\0\2" + b"\xff\xff"), "the timestamp, and no text"
+    assert len(request) == len(written)
+
+
 def test_a_members_topic_is_what_it_subscribes_to_if_its_protocol_says_nothing() -> None:
     written = bytes(JoinGroupRequest(b"g", b"", b"t", RangeProtocol).get_bytes())
     assert written.endswith(b"\0\x05range" + b"\0\0\0\x0d" + b"\0\0" + b"\0\0\0\1\0\1t" + b"\xff\xff\xff\xff")

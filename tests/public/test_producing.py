@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.common import CompressionType
+from gkafka.common import CompressionType, Message
 from gkafka.exceptions import (
     ConfigurationError,
     InvalidTopic,
@@ -500,6 +500,25 @@ def test_delivery_reports_come_for_each_message(client: KafkaClient, cluster: Mo
             producer.get_delivery_report(block=False)
     with client.topics["t"].get_producer() as silent:
         assert isinstance(error_of(silent.get_delivery_report), ConfigurationError)
+
+
+def test_a_sync_produce_returns_its_message(client: KafkaClient) -> None:
+    """pykafka's returns the Message that it has sent."""
+    with client.topics["t"].get_sync_producer() as producer:
+        first = producer.produce(b"a", partition_key=b"k", timestamp=1_600_000_000_000)
+        second = producer.produce(None)
+    assert isinstance(first, Message)
+    assert (first.value, first.partition_key, first.timestamp) == (b"a", b"k", 1_600_000_000_000)
+    assert (first.offset, first.partition_id, first.partition.id) == (0, 0, 0)
+    assert (second.value, second.partition_key, second.offset) == (None, None, 1)
+
+
+def test_a_sync_message_is_what_was_sent(client: KafkaClient, cluster: MockCluster) -> None:
+    with client.topics["t"].get_sync_producer(serializer=lambda value, key: (value.encode(), key)) as producer:
+        assert producer.produce("text").value == b"text"
+        assert producer.produce("text", bytearray(b"key")).partition_key == b"key"
+    with client.topics["t"].get_sync_producer(required_acks=0) as producer:
+        assert producer.produce(b"v").offset == -1, "nobody tells where it is"
 
 
 def test_a_full_queue_blocks_or_raises(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:

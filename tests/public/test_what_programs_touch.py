@@ -14,7 +14,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import OffsetType
-from gkafka.exceptions import ConfigurationError, MessageSizeTooLarge, RecordTooLarge
+from gkafka.exceptions import ConfigurationError, InvalidTopic, MessageSizeTooLarge, RecordTooLarge
 from gkafka.partitioners import HashingPartitioner, RandomPartitioner, hashing_partitioner
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, fill, stored_values
@@ -26,6 +26,14 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 @pytest.fixture
 def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
     return make_cluster(1, {"t": 3, "__mine": 1})
+
+
+@pytest.mark.parametrize("name", ["", "a b", b"a b", "x" * 250])
+def test_a_name_that_no_topic_can_have_is_an_invalid_topic(client: KafkaClient, cluster: MockCluster, name: Any) -> None:
+    with pytest.raises(InvalidTopic) as caught:
+        client.topics[name]
+    assert (isinstance(caught.value, ConfigurationError), caught.value.code) == (True, 17)
+    assert "must be 1 to 249 of the characters" in str(caught.value)
 
 
 def test_the_recipe_for_the_last_messages_finds_what_it_needs(client: KafkaClient) -> None:

@@ -39,6 +39,10 @@ class Worded(dict[str, Any]):
     def __contains__(self, key: object) -> bool:
         return dict.__contains__(self, key) or dict.__contains__(self, WORDS.get(str(key)))
 
+    def copy(self) -> Worded:
+        """Return a copy that answers to both."""
+        return Worded(self)
+
     def get(self, key: Any, default: Any = None) -> Any:
         """The value, or default."""
         return super().get(key if dict.__contains__(self, key) else WORDS.get(key, key), default)

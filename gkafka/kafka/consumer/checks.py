@@ -122,7 +122,8 @@ def check_options(c: Mapping[str, Any], given: Iterable[str]) -> None:
         raise ConfigurationError(f"{text}: must be lower, typically a third of it or less")
     longest = c["request_timeout_ms"] if "request_timeout_ms" in given else LONGEST_SESSION_MS
     if c["group_id"] is not None and c["session_timeout_ms"] >= longest:
-        text = f"session_timeout_ms={c['session_timeout_ms']} with request_timeout_ms={longest}"
+        of_whom = "" if "request_timeout_ms" in given else ", the documented default of kafka-python 1.4.7"
+        text = f"session_timeout_ms={c['session_timeout_ms']} with request_timeout_ms={longest}{of_whom}"
         raise ConfigurationError(f"{text}: must be lower; give a longer request_timeout_ms, or a shorter session_timeout_ms")
     for name in ("skip_double_compressed_messages", "enable_auto_commit"):
         if not isinstance(c[name], bool):

@@ -166,14 +166,14 @@ class Consumer:
 
     @ends
     def stop(self) -> None:
-        """End, and with auto_commit commit what was handed out. Idempotent; what is cut short is finished by the next one."""
+        """End, and with auto_commit and auto_commit_every_t commit what was handed out. Idempotent; what is cut short is finished by the next one."""
         self._stopped = True
         if self._ended:
             return
         if not self._handler.was_forked:  # else its worker and the offsets are the parent's
             self._triggers.stop(self._patience_s)
             try:
-                if self.auto_commit and self.group is not None:
+                if self._triggers.keeps_time:
                     self.commit()
             except KafkaException as exc:
                 log.error("group %s: the last commit failed, messages may be consumed again: %s", self.group, exc)

@@ -45,6 +45,11 @@ class Triggers:
         self.restart()
         self._worker: Any = handler.spawn_lasting(self._keep_time, _name="gkafka-commits") if self._every_s is not None else None
 
+    @property
+    def keeps_time(self) -> bool:
+        """Whether commits are due by time, too."""
+        return self._every_s is not None
+
     def restart(self) -> None:
         """Something was committed."""
         self._count = 0
