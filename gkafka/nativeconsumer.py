@@ -555,7 +555,7 @@ class NativeConsumer:
                     if made:
                         self.run.handed_out += 1  # only now: a call of another worker meanwhile did not say that this is finished
                         self._note_given(list(work.values()))
-                if work.begun is not None:
+                if is_ours and work.begun is not None:
                     self._allow_a_run(work.begun)
             if not is_ours:
                 raise ConsumerStoppedException(
@@ -574,7 +574,8 @@ class NativeConsumer:
             raise
         finally:
             self.at_work.pop(call, None)
-            self._filled.set()  # who waits for a partition that was at work
+            if work:
+                self._filled.set()  # others may wait for what it was at work on
 
     def consume_arrow(
         self, columns: tuple[str, ...], max_messages: int | None = None, timeout_ms: float | None = None

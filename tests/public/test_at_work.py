@@ -133,6 +133,28 @@ def test_a_seek_and_other_partitions_do_not_wait_for_a_deserializer(filled: Kafk
     consumer.stop()
 
 
+def test_who_took_nothing_wakes_nobody(filled: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that ask again and again would keep each other awake."""
+    consumer = make(filled, "assigned", int)
+    assert offsets(consumer, WORTH) == list(range(WORTH))
+    take, me, looks = NativeConsumer._take, filled.handler.current_id(), []
+
+    def noted(engine: NativeConsumer, wanted: int, until: float) -> Any:
+        looks.append(filled.handler.current_id())
+        return take(engine, wanted, until)
+
+    monkeypatch.setattr(NativeConsumer, "_take", noted)
+    waiting = run.aside(lambda: outcome(consumer, 5))
+    run.until(lambda: looks)
+    for _ in range(100):
+        assert consumer.consume_batch(1, timeout_ms=1) == []
+    others = [each for each in looks if each != me]
+    cluster.append("t", 0, values(1, base_offset=WORTH))
+    assert waiting.result() == [WORTH]
+    assert len(others) < 50
+    consumer.stop()
+
+
 def test_a_deserializer_may_consume_by_the_consumer_that_it_works_for(filled: KafkaClient, run: Runner) -> None:
     taken: list[int] = []
     consumer = make(filled, "assigned", slow := Slow(filled, 5))
