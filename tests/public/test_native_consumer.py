@@ -27,6 +27,7 @@ from gkafka.exceptions import (
 from gkafka.nativeproducer import NativeProducer
 from gkafka.testing import Drop, Error, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
+from tests.records.handmade import batch, record
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 Make = Callable[..., Consumer]
@@ -614,3 +615,24 @@ def test_partitions_may_be_taken_away_and_given_while_others_are_read(connect: A
     got = sorted((m.partition_id, m.offset) for m in read(consumer, 15))
     assert got == [(1, o) for o in range(10)] + [(2, o) for o in range(5, 10)], "one that is there already goes on as it is"
     assert isinstance(error_of(engine.remove, [T0]), ConfigurationError)
+
+
+@pytest.mark.parametrize("run", ["gevent"], indirect=True)
+def test_batches_without_records_end_the_turn_of_who_reads_them(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As compaction leaves them: others have their turns between them."""
+    monkeypatch.setattr("gkafka.nativeconsumer.SHARE_S", 0.0)
+    cluster.append("t", 0, b"".join(batch([], base_offset=n, last_delta=0) for n in range(200)))
+    cluster.append("t", 0, batch([record(0, b"value", b"key")], base_offset=200))
+    consumer = client.get_consumer("t")
+    turns: list[int] = []
+    handler, checkpoint = client.handler, client.handler.checkpoint
+
+    def noted() -> None:
+        turns.append(handler.current_id())
+        checkpoint()
+
+    monkeypatch.setattr(handler, "checkpoint", noted)
+    assert [message.offset for message in consumer.consume_batch(10, 60_000)] == [200]
+    assert turns.count(handler.current_id()) >= 200

@@ -273,20 +273,6 @@ def test_small_batches_through_a_deserializer_take_the_same_way(client: KafkaCli
     assert a_record(consumer.consume_batch, 1, 60_000) < NATIVE + LOOKS
 
 
-def test_batches_without_records_end_the_turn_of_who_reads_them(
-    client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gkafka.nativeconsumer.SHARE_S", 0.0)
-    cluster.append("t", 0, b"".join(batch([], base_offset=n, last_delta=0) for n in range(200)))
-    cluster.append("t", 0, batch([record(0, b"value", b"key")], base_offset=200))
-    consumer = client.get_consumer("t")
-    seen: list[int] = []
-    handler, checkpoint = client.handler, client.handler.checkpoint
-    monkeypatch.setattr(handler, "checkpoint", lambda: [seen.append(handler.current_id()), checkpoint()])
-    assert [message.offset for message in consumer.consume_batch(10, 60_000)] == [200]
-    assert seen.count(handler.current_id()) >= 200 or not client.handler.cooperative, "threads have their turns anyway"
-
-
 # -- the skins ---------------------------------------------------------------------------------------------------------------
 Sender = Callable[..., KafkaProducer]
 
