@@ -41,8 +41,8 @@ Options = Mapping[str, Any]
 
 # -- the clients, in the words that the shapes use ---------------------------------------------------------------------------
 class Client:
-    """producer(options) gives it send(topic, value, key, partition, headers) and flush(); consumer(topic, partitions, options) one(): a message, many(n): some
-    of them, and iterate(). with_callback(done) sends a record and has its outcome told; wait(partition) sends one and waits for it.
+    """producer(options) gives it send(topic, value, key, partition, headers) and flush(); consumer(topic, partitions, options) one(): a message, many(n): takes
+    some and says how many, and iterate(). with_callback(done) sends a record and has its outcome told; wait(partition) sends one and waits for it.
     """
 
     def __init__(self, bootstrap: str, handler: str) -> None:
@@ -51,7 +51,7 @@ class Client:
     send: Callable[..., Any]
     flush: Callable[[], object]
     one: Callable[[], Any]
-    many: Callable[[int], Sequence[Any]]
+    many: Callable[[int], int]
     iterate: Callable[[], Iterator[Any]]
     producer: Callable[[Options], None]
     consumer: Callable[[str, int, Options], None]
@@ -71,7 +71,7 @@ class Gkafka(Client):
 
     def consumer(self, topic: str, partitions: int, options: Options) -> None:
         consumer = self._client().get_consumer(topic, **options)
-        self.one, self.many = lambda: consumer.consume(5000), lambda count: consumer.consume_batch(count, 5000)
+        self.one, self.many = lambda: consumer.consume(5000), lambda count: len(consumer.consume_batch(count, 5000))
         self.iterate = lambda: iter(consumer)
 
     def with_callback(self, done: Callable[[Any], object]) -> None:
@@ -151,7 +151,9 @@ class Confluent(Client):
         deserializes = deserialized is not None or key_deserialized is not None
         self.one = (lambda: read(consumer.poll(5))) if deserializes else lambda: consumer.poll(5)
         self.many = (
-            (lambda count: [read(m) for m in consumer.consume(count, 5)]) if deserializes else lambda count: consumer.consume(count, 5)
+            (lambda count: len([read(m) for m in consumer.consume(count, 5)]))
+            if deserializes
+            else lambda count: len(consumer.consume(count, 5))
         )
         self.iterate = lambda: iter(self.one, None)
 
@@ -182,7 +184,7 @@ class Facade(Client):
 
         given = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 5000, "handler": self.handler, **options}
         consumer = KafkaConsumer(topic, bootstrap_servers=self.bootstrap, **given)
-        self.many = lambda count: [m for some in consumer.poll(5000, max_records=count).values() for m in some]
+        self.many = lambda count: sum(map(len, consumer.poll(5000, max_records=count).values()))
         self.iterate = lambda: iter(consumer)
 
     def with_callback(self, done: Callable[[Any], object]) -> None:
@@ -233,7 +235,7 @@ class Member(Pykafka):
 
     def consumer(self, topic: str, partitions: int, options: Options) -> None:
         consumer = self._topic(topic).get_balanced_consumer("shapes", managed=True, consumer_timeout_ms=PATIENCE_S * 1000, **options)
-        self.one, self.many = consumer.consume, lambda count: consumer.consume_batch(count, PATIENCE_S * 1000)
+        self.one, self.many = consumer.consume, lambda count: len(consumer.consume_batch(count, PATIENCE_S * 1000))
         self.iterate = lambda: iter(consumer)
 
 
@@ -328,7 +330,7 @@ def reading(topic: str, partitions: int = 1, *, how: str | int = 500, **options:
             messages = client.iterate()
             call = lambda: next(messages) is not None  # noqa: E731
         else:
-            call = lambda: len(client.many(int(how)))  # noqa: E731
+            call = lambda: client.many(int(how))  # noqa: E731
         got = 0
         while got < 1000:
             got += call()

@@ -49,6 +49,7 @@ ARROW_ROWS = {"gkafka": 6_000_000, "confluent": 1_000_000}  # about as many seco
 SESSION_S = 900
 COLD = {QUICK: 2, FULL: 4}
 COMPRESSED = ("lz4", "zstd")
+VARIED = "varied"
 LAUNCHER = Path(__file__).resolve().parent.parent / "examples" / "spark_python.sh"
 
 
@@ -130,11 +131,30 @@ def many(bench: Bench) -> Iterator[Figure]:
     run = bench.session("write", "parts200", rows=few, partitions=200)
     yield bench._replace(rows=few).ratio("batch write to 200 partitions", run, "gkafka", "kafka", 1.5, 2.5)
     yield bench.ratio("limit(10)", bench.session("first_rows"), "gkafka", "kafka", 0.4, 0.8)
-    for topic in ("rows", "parts200", "parts1000"):
-        run = bench.session("same", topic, **{"per-trigger": bench.rows // 4 if topic == "rows" else 100_000})
+    fill_varied(bench.bootstrap)
+    for topic in ("rows", "parts200", "parts1000", VARIED):
+        run = bench.session("same", topic, **{"per-trigger": {"rows": bench.rows // 4, VARIED: 7_000}.get(topic, 100_000)})
         differences = None if failed([run]) else float(sum(run["differences"].values()))
         note = failed([run]) or f"of {run['rows']}: {run['differences']}"
         yield Figure(f"rows of {topic} that one has and the other has not", differences, 0, "", 1, note, at_least=False)
+
+
+def fill_varied(bootstrap: str) -> None:
+    """40,000 records with and without key, value and headers, with timestamps of their own, in 20 partitions."""
+    from gkafka import KafkaClient
+
+    create(bootstrap, VARIED, 20)
+    with KafkaClient(bootstrap) as client, client.get_producer() as producer:
+        for i in range(40_000):
+            number = b"%d" % i
+            producer.produce(
+                VARIED,
+                number if i % 11 else None,
+                number if i % 7 else None,
+                partition=i % 20,
+                timestamp=1_700_000_000_000 + 7 * i,
+                headers=[("number", number), ("nothing", None)] if i % 3 else None,
+            )
 
 
 def task(bench: Bench) -> Iterator[Figure]:

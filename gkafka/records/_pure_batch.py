@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gkafka.records._pure_write import Appender
 
-__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery", "FutureDelivery", "Report", "call_back"]
+__all__ = ["BIG", "FULL", "ODD", "Batch", "Delivery", "FutureDelivery", "Report", "ReportQueue", "call_back"]
 
 FULL, BIG, ODD = -1, -2, -3  # why a record was not appended: see Batch._put
 RUN_BYTES = 16
@@ -729,37 +729,67 @@ class FutureDelivery(Delivery):
         return self
 
 
-class Report:
-    """A message and what became of it, as pykafka's producers report it: to be called with its delivery, whereupon it stands in `reports.known`.
+class ReportQueue:
+    """The reports of one worker whose outcome is known and that were not taken yet, in the order in which it became known.
 
-    reports: also has `waits`, which is true while somebody waits for them, and `wake()`.
+    A subclass has origin_of(partition), the context of messages; checkpoint(), which gives others a turn; and wake(delivery), which ends what stands in
+    `waits`: those who wait for a report.
     """
 
-    __slots__ = ("_delivery", "_reports", "key", "message")
-    _delivery: Delivery
+    def __init__(self) -> None:
+        self.known: deque[Report] = deque()
+        self.waits: list[Callable[[], None]] = []
+        self._origins: dict[int, Any] = {}
+        self._asked = 0
 
-    def __init__(self, reports: Any, message: Any, key: Any) -> None:
-        self._reports, self.message, self.key = reports, message, key
+    def next_known(self) -> tuple[Any, Any] | None:
+        """(message, its error or None) of the next one; None if there is none, of this process. The offset is -1 if it failed or the broker did not say."""
+        self._asked += 1
+        if not self._asked % 64:
+            self.checkpoint()  # who takes thousands that lie there waits for nothing
+        try:
+            report = self.known.popleft()
+        except IndexError:
+            return None
+        return report.outcome(self._origins, self)
+
+    def origin_of(self, partition: int) -> Any:
+        raise NotImplementedError
+
+    def checkpoint(self) -> None:
+        raise NotImplementedError
+
+    def wake(self, delivery: Any) -> None:
+        raise NotImplementedError
+
+
+class Report:
+    """A message that a delivery is of, as pykafka's producers report it: called when its outcome is known, whereupon it stands in its queue."""
+
+    __slots__ = ("_delivery", "_queue", "key", "message")
+
+    def __init__(self, queue: ReportQueue, delivery: Delivery, message: Any, key: Any) -> None:
+        self._queue: ReportQueue | None = queue
+        self._delivery, self.message, self.key = delivery, message, key
 
     def __call__(self, delivery: Delivery) -> None:
-        reports, self._reports = self._reports, None
-        self._delivery = delivery
-        reports.known.append(self)
-        if reports.waits:
-            reports.wake()
+        queue, self._queue = self._queue, None  # a cycle with those that nobody takes would never end
+        assert queue is not None
+        queue.known.append(self)
+        if queue.waits:
+            queue.wake(delivery)
 
-    def outcome(self, origins: dict[int, Any], origin_of: Callable[[int], Any]) -> tuple[Any, Any] | None:
-        """(the message, its error or None). None in a child process, whose they are not. The offset is -1 if it failed or the broker did not say.
-
-        origins: the context of messages by partition; origin_of(partition) makes one that is not there yet.
-        """
+    def outcome(self, origins: dict[int, Any], queue: ReportQueue) -> tuple[Any, Any] | None:
         batch = self._delivery.batch.part(self._delivery.index)
         if batch._pool.pid != os.getpid():
             return None
         error = None if batch.error is None else fresh_error(batch, self._delivery)
         offset, timestamp = batch._offset_and_timestamp_of(self._delivery.index)
         kind = TimestampType.LOG_APPEND_TIME if batch.log_append_time >= 0 else TimestampType.CREATE_TIME
-        origin = origins.get(batch.partition) or origin_of(batch.partition)
+        if batch.partition not in origins:
+            origins[batch.partition] = queue.origin_of(batch.partition)
         size = len(self.key or b"") + len(self.message or b"")
-        message = make_message(origin, offset if error is None else -1, timestamp, kind, self.key, self.message, [], size=size)
+        message = make_message(
+            origins[batch.partition], offset if error is None else -1, timestamp, kind, self.key, self.message, [], size=size
+        )
         return message, error

@@ -86,7 +86,7 @@ class Lane:
             return self.owner.produce_slow(message, partition_key, timestamp, *chose)
         delivery = Delivery(batch, index)
         if self.report_to is not None:
-            delivery.add_done_callback(Report(self.report_to(), message, partition_key))
+            delivery.add_done_callback(Report(self.report_to(), delivery, message, partition_key))
         return delivery
 
     def _takes(self) -> bool:

@@ -28,7 +28,7 @@ from gkafka.records._check import (
     record_size,
     too_large,
 )
-from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery, FutureDelivery, Report, call_back
+from gkafka.records._pure_batch import BIG, FULL, ODD, Batch, Delivery, FutureDelivery, Report, ReportQueue, call_back
 from gkafka.records._pure_memory import Budget, Pool, live_buffers, murmur2
 from gkafka.records._results import Record, RecordMetadata, run_callback
 
@@ -41,6 +41,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Report",
+    "ReportQueue",
     "call_back",
     "check_record",
     "live_buffers",

@@ -452,10 +452,7 @@ cdef class Batch:
             self.parent = None
         if self.hooks is not None:
             return self.hooked(callbacks)
-        if callbacks is None:
-            return []
-        callbacks.sort(key=_index_of)
-        return callbacks
+        return [] if callbacks is None else due(callbacks)
 
     cdef list hooked(self, list callbacks):
         """The hooks of each record in front of its own callbacks."""
@@ -464,8 +461,7 @@ cdef class Batch:
         self.hooks = None
         if callbacks is not None:
             all += callbacks
-            all.sort(key=_index_of)
-        return all
+        return due(all)
 
     cdef void part_ended(self, object error) noexcept:
         self.unfinished -= 1
@@ -484,8 +480,6 @@ def call_back(Batch whole not None, callbacks, clock, double until):
         index, fn = callbacks[0]
         if type(fn) is _Outcome:
             (<_Outcome> fn).tell(whole.part(index), whole, index)
-        elif type(fn) is Report:
-            (<Report> fn).learn(delivery_of(Delivery, whole, index))
         else:
             fn(delivery_of(Delivery, whole, index))
         callbacks.popleft()
@@ -505,6 +499,30 @@ cdef Batch part_of(list parts, int index):
         else:
             high = middle
     return <Batch> parts[low - 1]
+
+
+cdef list due(list callbacks):
+    """What is to be called of these (index, fn), by the index. Reports are no user's code: they are known at once, and who waits for them is woken."""
+    cdef int index, last = -1
+    cdef bint in_order = True, reports = False
+    cdef list others = []
+    cdef ReportQueue queue
+    for index, fn in callbacks:
+        in_order = in_order and index >= last
+        reports = reports or type(fn) is Report
+        last = index
+    if not in_order:
+        callbacks.sort(key=_index_of)
+    if not reports:
+        return callbacks
+    for index, fn in callbacks:
+        if type(fn) is not Report:
+            others.append((index, fn))
+            continue
+        queue = (<Report> fn).tell()
+        if queue.waits:
+            others.append((index, queue.wake))
+    return others
 
 
 cdef object _index_of(tuple pair):
@@ -753,6 +771,9 @@ cdef class Delivery:
             raise TypeError(f"a callback is {type(fn).__name__}: must be callable")
         if getattr(fn, "__module__", None) in OF_ASYNCIO:  # wait(), which would go on to ask for what only its own futures have
             raise not_for_asyncio("delivery.result")
+        self.call_when_done(fn)
+
+    cdef int call_when_done(self, fn) except -1:
         cdef tuple entry = (self.index, fn)
         cdef list alone = None
         cdef Batch batch
@@ -760,13 +781,13 @@ cdef class Delivery:
             batch = self.of_this_process()
             if batch.done:
                 run_callback(fn, self)
-                return
+                return 0
             if batch.callbacks is not None:
                 batch.callbacks.append(entry)
-                return
+                return 0
             if alone is not None:
                 batch.callbacks = alone
-                return
+                return 0
             alone = [entry]  # making objects may have garbage collected, and so let another thread run, which ends the batch: look again
 
     def __await__(self):
@@ -820,7 +841,7 @@ cdef class FutureDelivery(Delivery):
         callback.named = kwargs if kwargs else None
         callback.good = good
         callback.future_class = type(self)
-        self.add_done_callback(callback)
+        self.call_when_done(callback)
         return self
 
 
@@ -857,54 +878,78 @@ cdef class _Outcome:
         return 0
 
 
+cdef class ReportQueue:
+    """The reports of one worker whose outcome is known and that were not taken yet, in the order in which it became known.
+
+    A subclass has origin_of(partition), the context of messages; checkpoint(), which gives others a turn; and wake(delivery), which ends what stands in
+    `waits`: those who wait for a report.
+    """
+
+    cdef readonly object known
+    cdef readonly list waits
+    cdef dict origins
+    cdef unsigned int asked
+
+    def __init__(self):
+        self.known = deque()
+        self.waits = []
+        self.origins = {}
+
+    def next_known(self):
+        """(message, its error or None) of the next one; None if there is none, of this process. The offset is -1 if it failed or the broker did not say."""
+        cdef Report report
+        self.asked += 1
+        if not self.asked % 64:
+            self.checkpoint()  # who takes thousands that lie there waits for nothing
+        try:
+            report = self.known.popleft()
+        except IndexError:
+            return None
+        return report.outcome(self.origins, self)
+
+
 @cython.final
 @cython.no_gc
 @cython.freelist(256)
 cdef class Report:
-    """A message and what became of it, as pykafka's producers report it: to be called with its delivery, whereupon it stands in `reports.known`.
-
-    reports: also has `waits`, which is true while somebody waits for them, and `wake()`.
-    """
+    """A message that a delivery is of, as pykafka's producers report it: when its outcome is known it stands in its queue."""
 
     cdef readonly object message, key
-    cdef object reports
-    cdef Delivery delivery
+    cdef ReportQueue queue
+    cdef Batch batch
+    cdef int index
 
-    def __init__(self, reports, message, key):
-        self.reports = reports
+    def __init__(self, ReportQueue queue not None, Delivery delivery not None, message, key):
+        self.queue = queue
+        self.batch = delivery.batch
+        self.index = delivery.index
         self.message = message
         self.key = key
 
-    def __call__(self, Delivery delivery not None):
-        self.learn(delivery)
+    def __call__(self, delivery):
+        """It is known already."""
+        self.tell()
 
-    cdef int learn(self, Delivery delivery) except -1:
-        cdef object reports = self.reports
-        self.delivery = delivery
-        self.reports = None  # a cycle with those that nobody takes would never end
-        reports.known.append(self)
-        if reports.waits:
-            reports.wake()
-        return 0
+    cdef ReportQueue tell(self):
+        cdef ReportQueue queue = self.queue
+        self.queue = None  # a cycle with those that nobody takes would never end
+        queue.known.append(self)
+        return queue
 
-    def outcome(self, dict origins, origin_of):
-        """(the message, its error or None). None in a child process, whose they are not. The offset is -1 if it failed or the broker did not say.
-
-        origins: the context of messages by partition; origin_of(partition) makes one that is not there yet.
-        """
-        cdef Batch batch = self.delivery.batch.part(self.delivery.index)
-        cdef int index = self.delivery.index - batch.first
+    cdef object outcome(self, dict origins, ReportQueue queue):
+        cdef Batch batch = self.batch.part(self.index)
+        cdef int index = self.index - batch.first
         cdef bint stamped = batch.log_append_time >= 0
         cdef object error, origin
         cdef object offset = -1
         if batch.pool.forks != gkafka_forks:
             return None
-        error = None if batch.error is None else fresh_error(batch, self.delivery)
+        error = None if batch.error is None else fresh_error(batch, delivery_of(Delivery, self.batch, self.index))
         if error is None and batch.base_offset >= 0:
             offset = batch.base_offset + index
         origin = origins.get(batch.partition)
         if origin is None:
-            origin = origin_of(batch.partition)
+            origin = origins[batch.partition] = queue.origin_of(batch.partition)
         return (
             message_of(
                 origin,

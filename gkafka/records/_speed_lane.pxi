@@ -127,7 +127,7 @@ cdef class Lane:
         self.accepted += 1
         delivery = new_delivery(batch)
         if self.report_to is not None:
-            delivery.add_done_callback(Report(self.report_to(), message, partition_key))
+            delivery.call_when_done(Report(self.report_to(), delivery, message, partition_key))
         return delivery
 
     cpdef int next_turn(self) except -1:

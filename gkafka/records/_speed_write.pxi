@@ -15,6 +15,8 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdlib cimport free, malloc, realloc
 
+from collections import deque
+
 from gkafka.common import TopicPartition
 from gkafka.exceptions import BrokerError, BufferFull, KafkaTimeoutError, RecordTooLarge
 from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, nothing_to_send, record_size, too_large

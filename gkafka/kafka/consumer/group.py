@@ -6,6 +6,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gkafka.checks import check_seconds, check_topic_name
@@ -63,6 +64,8 @@ __all__ = ["KafkaConsumer"]
 log = get_logger(__name__)
 
 TICK_MS = 1000.0
+_place = lru_cache(1024)(TopicPartition)
+"""The same for each call: making one costs as much as handing out ten records."""
 
 
 @telling
@@ -359,7 +362,7 @@ class KafkaConsumer:
         if wanted < 1:
             raise IllegalArgumentError(f"max_records={wanted!r}: must be 1 or more")
         if (consumer := self._consumer) is not None and not self._closed and (taken := consumer.few_ready(wanted)):
-            return {TopicPartition(taken[0].topic, taken[0].partition): taken}  # all of one batch that is open
+            return {_place(taken[0].topic, taken[0].partition): taken}  # all of one batch that is open
         self._check_open()
         until = self._handler.monotonic() + timeout_ms / 1000
         if (consumer := self._consumer) is None:
@@ -398,7 +401,7 @@ class KafkaConsumer:
         start, last = 0, taken[-1]
         while start < len(taken):
             first = taken[start]
-            tp = TopicPartition(first.topic, first.partition)
+            tp = _place(first.topic, first.partition)
             stop = len(taken) if tp == (last.topic, last.partition) else _end_of(taken, tp, start)
             part = taken if not start and stop == len(taken) else taken[start:stop]
             found[tp] = part
