@@ -63,5 +63,6 @@ def assert_survived(client: KafkaClient, step: Callable[[], object]) -> None:
 
 
 def assert_named(api: str, sent: float, told: list[logging.LogRecord], port: int) -> None:
-    later = [r for r in told if sent - 0.05 <= r.created]
-    assert any(api in r.getMessage() and f"127.0.0.1:{port}" in r.getMessage() for r in later), (api, [r.getMessage() for r in told])
+    """A goodbye waits for 0.2 s only: on a slow machine it is given up, and named, before its answer goes out."""
+    texts = [r.getMessage() for r in told if r.created >= sent - 0.05 or f"no answer to {api} " in r.getMessage()]
+    assert any(api in text and f"127.0.0.1:{port}" in text for text in texts), (api, [r.getMessage() for r in told])
