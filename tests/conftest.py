@@ -179,14 +179,15 @@ def cluster(make_cluster: Callable[..., MockCluster]) -> MockCluster:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _garbage_of_this_module(request: pytest.FixtureRequest) -> None:
+def _garbage_of_this_module(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a session holds (300,000 objects: its tests, what Hypothesis remembers) is none: collecting garbage takes 1 ms instead of 100.
 
-    Beside real Kafka other clients run (kafka-python, PySpark), which leave sockets open: what of theirs is still there is no failure of the
-    next module.
+    What a module left open it is told of, not the next one. Beside real Kafka other clients run (kafka-python, PySpark), which leave sockets open:
+    that is no failure of theirs.
     """
+    gc.freeze()
+    yield
     with warnings.catch_warnings():
         if "live" in request.path.parts:
             warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-    gc.freeze()

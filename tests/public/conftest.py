@@ -6,7 +6,6 @@ Which implementation of the records is used is the environment's: GKAFKA_IMPL=py
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -63,14 +62,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = {item for item in mine if item.path.stem in SAME_ON_THE_TWIN}
         config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_socket_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """To the tests of another file, which are told of each."""
-    yield
-    if request.path.stem in INTERRUPTED:
-        gc.collect()
 
 
 def in_turn(items: Sequence[pytest.Item]) -> None:
