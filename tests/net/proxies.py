@@ -47,10 +47,11 @@ class FakeProxy:
         if broker is None:
             conn.sendall(b"\x05\x05\x00\x01" + bytes(6))
             return
-        # The answer in two pieces, and its address as a name: both are allowed.
-        conn.sendall(b"\x05\x00\x00")
-        conn.sendall(b"\x03\x05proxy\x00\x01")
-        self._relay(conn, broker)
+        with broker:
+            # The answer in two pieces, and its address as a name: both are allowed.
+            conn.sendall(b"\x05\x00\x00")
+            conn.sendall(b"\x03\x05proxy\x00\x01")
+            self._relay(conn, broker)
 
     def http(self, conn: socket.socket) -> None:
         head = b""
@@ -73,9 +74,10 @@ class FakeProxy:
         if broker is None:
             conn.sendall(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
             return
-        conn.sendall(b"HTTP/1.1 200 Connection established\r\nVia: ")
-        conn.sendall(b"1.1 test\r\n\r\n")
-        self._relay(conn, broker)
+        with broker:
+            conn.sendall(b"HTTP/1.1 200 Connection established\r\nVia: ")
+            conn.sendall(b"1.1 test\r\n\r\n")
+            self._relay(conn, broker)
 
     def _dial(self, host: str, port: int) -> socket.socket | None:
         self.asked.append((host, port))
@@ -89,7 +91,6 @@ class FakeProxy:
         back.start()
         _pump(conn, broker, self.passed)
         back.join(60)
-        broker.close()
 
 
 def _pump(source: socket.socket, target: socket.socket, record: bytearray | None) -> None:

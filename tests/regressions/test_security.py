@@ -54,19 +54,19 @@ class Terminator:
 
     def _talk(self, conn: Any) -> None:
         self._conns.append(conn)
-        behind = socket.create_connection(("127.0.0.1", self._broker))
+        with socket.create_connection(("127.0.0.1", self._broker)) as behind:
 
-        def back() -> None:
+            def back() -> None:
+                with contextlib.suppress(OSError, ValueError):
+                    while data := behind.recv(65536):
+                        conn.sendall(data)
+
+            threading.Thread(target=back, daemon=True).start()
             with contextlib.suppress(OSError, ValueError):
-                while data := behind.recv(65536):
-                    conn.sendall(data)
-
-        threading.Thread(target=back, daemon=True).start()
-        with contextlib.suppress(OSError, ValueError):
-            while data := conn.recv(65536):
-                behind.sendall(data)
-        behind.shutdown(socket.SHUT_RDWR)
-        behind.close()
+                while data := conn.recv(65536):
+                    behind.sendall(data)
+            with contextlib.suppress(OSError):  # the broker has left before
+                behind.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
