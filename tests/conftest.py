@@ -55,7 +55,7 @@ settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_he
 settings.load_profile("gkafka")
 
 
-PLAYED = pytest.StashKey[bool]()
+PLAYED = pytest.StashKey[set[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,10 +83,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test that is tried again, by whatever plugin: each is played once."""
-    if item.stash.get(PLAYED, False):
+    """Fail a test that is tried again, by whatever plugin, with what it needs or without: each is played once."""
+    _played_once(item, "setup")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    _played_once(item, "call")
+
+
+def _played_once(item: pytest.Item, part: str) -> None:
+    played = item.stash.setdefault(PLAYED, set())
+    if part in played:
         pytest.fail(f"a second try of {item.nodeid}: a test that fails on a busy machine is mended or leaves", pytrace=False)
-    item.stash[PLAYED] = True
+    played.add(part)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -122,6 +122,53 @@ def test_the_alarm_ends_the_jvm_waits_for_a_fork_and_breaks_no_neighbour(tmp_pat
     assert "child True" in said
 
 
+ELSEWHERE = """
+import time, gevent, pytest
+from gevent.event import Event
+from tests.kit import limits
+limits.LATER_S = 1
+
+@pytest.mark.timeout(1)
+def test_while_another_greenlet_runs():
+    def spin():
+        while True:
+            gevent.sleep(0)
+    gevent.spawn(spin)
+    gevent.spawn(gevent.sleep, 600)
+    Event().wait()
+
+@pytest.mark.timeout(1)
+def test_while_the_loop_runs_alone():
+    gevent.spawn(gevent.sleep, 600)
+    Event().wait()
+
+class Slow:
+    def __del__(self):
+        time.sleep(2)
+
+@pytest.mark.timeout(1)
+def test_in_a_finalizer():
+    Slow()
+    time.sleep(600)
+
+def test_behind():
+    gevent.sleep(0.01)
+"""
+
+
+def test_the_alarm_reaches_the_test_wherever_it_hits(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(
+        "from tests.kit import limits\n\ndef pytest_configure(config):\n    config.pluginmanager.register(limits)\n"
+    )
+    (tmp_path / "test_it.py").write_text(ELSEWHERE)
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False, env=_plain()).stdout
+    results = {name: result for result, name in re.findall(r"^(PASSED|FAILED) \S+::(\w+)", said, re.MULTILINE)}
+    assert results.pop("test_behind") == "PASSED", said
+    assert list(results.values()) == ["FAILED"] * 3, said
+
+
 def test_what_is_fetched_once_for_all_tests_does_not_count(tmp_path: Path) -> None:
     with locked(tmp_path / "lock"):
         assert signal.getitimer(signal.ITIMER_REAL)[0] == 0

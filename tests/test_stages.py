@@ -153,7 +153,7 @@ def test_what_has_failed_in_a_run_is_not_tried_again(tmp_path: Path, monkeypatch
 
 TESTS_AND_A_PLUGIN_THAT_TRIES_AGAIN = """
 import pytest
-from _pytest.runner import runtestprotocol
+from _pytest.runner import call_and_report, runtestprotocol
 from pathlib import Path
 
 @pytest.hookimpl(tryfirst=True)
@@ -162,6 +162,12 @@ def pytest_runtest_protocol(item, nextitem):
         runtestprotocol(item, log=False, nextitem=item)
         for report in runtestprotocol(item, log=False, nextitem=nextitem):
             item.ihook.pytest_runtest_logreport(report=report)
+        return True
+    if item.name == "test_called_again":
+        call_and_report(item, "setup", log=False)
+        call_and_report(item, "call", log=False)
+        call_and_report(item, "call")
+        call_and_report(item, "teardown", nextitem=nextitem)
         return True
 
 def played(test):
@@ -180,6 +186,9 @@ def test_bad():
 def test_again():
     assert played("again") == 2
 
+def test_called_again():
+    assert played("called") == 2
+
 def test_again_with_a_fixture(better):
     pass
 """
@@ -194,14 +203,14 @@ def test_what_has_failed_in_pytest_is_told_at_once_and_not_tried_again(tmp_path:
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     failed = dict(re.findall(r"^failed: test_it.py::(\w+) \((?:call|setup), \d+ s\): (.*)$", out, re.MULTILINE))
     assert re.match(r"E +assert 1 == 2$", failed.pop("test_bad")), out
-    assert failed.keys() == {"test_again", "test_again_with_a_fixture"}, out
+    assert failed.keys() == {"test_again", "test_called_again", "test_again_with_a_fixture"}, out
     assert all("a second try" in why for why in failed.values()), out
-    assert {(tmp_path / test).read_text() for test in ("bad", "again", "fixture")} == {"x"}
+    assert {(tmp_path / test).read_text() for test in ("bad", "again", "called", "fixture")} == {"x"}
 
 
 def test_nothing_calls_for_second_tries() -> None:
     """`.ci/run` still does, until the log of runs has calm ones; `make test` does not."""
-    again = re.compile(r"last.failed|--lf\b|--ff\b|failed.first|\brerun|mark\.flaky|@flaky", re.IGNORECASE)
+    again = re.compile(r"last.?failed|--lf\b|--ff\b|failed.first|\brerun|--retries|pytest.retry|mark\.flaky|@flaky", re.IGNORECASE)
     tests = (file for file in (ROOT / "tests").rglob("*.py") if file != Path(__file__))
     files = (*tests, *(ROOT / file for file in ("pyproject.toml", "requirements.txt", "Makefile")))
     assert [(file, line) for file in files for line in file.read_text().splitlines() if again.search(line)] == []

@@ -4,13 +4,16 @@ pytest-timeout's alarm raises wherever the test stands. In the middle of a call 
 a fork a child would be lost. So the JVM that a call waits for is ended, which ends the call, and the alarm comes again until the test has left both. Whoever
 needs a Spark session next gets a new one (tests/spark/live/conftest.py). A test that takes the error of its JVM, or the alarm itself, for what it expects
 fails all the same.
+
+The alarm may hit another greenlet than the test's, or a finalizer, whose errors nobody hears. So what it raises goes to the main greenlet, too, and it comes
+again after LATER_S until the test has ended.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -19,9 +22,11 @@ from pytest_timeout import timeout_sigalrm  # type: ignore[import-untyped]
 
 from tests.kit.clock import now
 
-__all__ = ["AGAIN_S", "end_jvm", "stands_in"]
+__all__ = ["AGAIN_S", "LATER_S", "end_jvm", "stands_in"]
 
 AGAIN_S = 0.05
+LATER_S = 20.0
+"""For what a test that was ended still has to clear up."""
 GRACE_S = 60.0
 """For what py4j still does behind the end of its JVM."""
 FORKS = (("subprocess", "_execute_child"), ("multiprocessing.popen_fork", "_launch"), ("gevent.subprocess", "_execute_child"))
@@ -45,7 +50,8 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
         if (in_jvm and now() < patient_until) or any(stands_in(frame, *fork) for fork in FORKS):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
-            timeout_sigalrm(item, settings)
+            signal.setitimer(signal.ITIMER_REAL, LATER_S)
+            raised_in_main(lambda: timeout_sigalrm(item, settings))
 
     def cancel() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -68,6 +74,24 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if told is not None and not report.failed:
         report.outcome, report.longrepr = "failed", told
     return report
+
+
+def raised_in_main(fail: Callable[[], object]) -> None:
+    """What this raises ends the greenlet that is hit, if that is none of a loop's, and the main one."""
+    greenlet: Any = sys.modules.get("greenlet")
+    hit = main = greenlet.getcurrent() if greenlet else None
+    while main is not None and main.parent is not None:
+        main = main.parent
+    try:
+        fail()
+    except BaseException as failure:
+        if hit is main:
+            raise
+        from gevent.hub import Hub, get_hub
+
+        get_hub().loop.run_callback(main.throw, failure)
+        if not isinstance(hit, Hub):
+            raise
 
 
 def stands_in(frame: FrameType | None, module: str, function: str | None = None) -> bool:
