@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gkafka.checks import find_index
 from gkafka.exceptions import ConfigurationError, KafkaException, SerializationError
 from gkafka.records import check_record
+from gkafka.records._check import plain, plain_topic
 from gkafka.unseen import described
 
 if TYPE_CHECKING:
@@ -57,11 +58,13 @@ class Intake:
             except Exception as error:
                 self._raise(_not_serialized("key", key, error), error)
         if partition is None and self._partitioner is not None:
+            if type(topic) is not str:
+                topic = plain_topic(topic)
             count = self._counts.get(topic) if type(topic) is str else None
             if count is None:
                 return self._slow(topic, value, key, partition, timestamp, headers)
-            if key is not None and type(key) is not bytes:
-                value, key, headers = check_record(topic, value, key, headers)
+            if key is not None and type(key) is not bytes and type(key := plain(key)) is not bytes:
+                check_record(topic, value, key, headers)  # which says why not
             try:
                 partition = self._partitioner(list(range(count)), key)
             except Exception as error:

@@ -183,7 +183,7 @@ def test_all_options_together_cost_their_own_calls(client: KafkaClient) -> None:
     )
 
 
-@pytest.mark.parametrize(
+in_any_form = pytest.mark.parametrize(
     "record",
     [
         ("t", b"value"),
@@ -196,8 +196,17 @@ def test_all_options_together_cost_their_own_calls(client: KafkaClient) -> None:
     ],
     ids=["plain", "topic as bytes", "bytearray, memoryview", "memoryview", "timestamp", "headers", "headers of other types"],
 )
+
+
+@in_any_form
 def test_a_record_in_any_documented_form_takes_the_same_way(client: KafkaClient, record: tuple[Any, ...]) -> None:
     assert a_record(opened(client).produce, *record) < DIRECT + LOOKS
+
+
+@in_any_form
+@pytest.mark.parametrize("option", ["partitioner", "value_serializer"])
+def test_so_it_does_where_the_users_code_is_called_for_it(client: KafkaClient, option: str, record: tuple[Any, ...]) -> None:
+    assert a_record(opened(client, **{option: SEEN[option]}).produce, *record) < NATIVE + 1 + own_looks(client)
 
 
 def looks(client: KafkaClient, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> int:
