@@ -220,6 +220,13 @@ def test_the_group_is_asked_where_it_stands_when_nobody_else_can_move_it_any_mor
     assert order.index("InitProducerId") < order.index("OffsetFetch")
 
 
+def test_progress_is_part_of_the_transactions_and_of_nothing_else(cluster: MockCluster) -> None:
+    write(cluster, 30)
+    assert tool("copy", "from", "to", "-b", cluster.bootstrap, "-g", "g").code == 0
+    assert cluster.count("TxnOffsetCommit") > 0
+    assert cluster.count("OffsetCommit") == 0
+
+
 def test_connections_that_break_change_nothing(cluster: MockCluster) -> None:
     write(cluster, 200)
     cluster.on("Produce", Close(before=False), times=2)

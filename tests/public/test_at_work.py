@@ -469,18 +469,22 @@ def test_what_is_taken_after_a_stop_began_is_not_at_work_when_it_is_given_back(
     assert committed(cluster) == 0
 
 
+@pytest.mark.parametrize("at", [0, 5])
 @pytest.mark.parametrize("kind", ["assigned", "member"], indirect=True)
-def test_an_iteration_ends_in_order_when_another_stops_however_long_that_takes(filled: KafkaClient, run: Runner, kind: str) -> None:
-    slow = Slow(filled, 5)
+def test_an_iteration_ends_in_order_when_another_stops_however_long_that_takes(
+    filled: KafkaClient, run: Runner, kind: str, at: int
+) -> None:
+    """Also while its deserializer is at work: on the first record, which it takes itself, and on one that lies at hand."""
+    slow = Slow(filled, at)
 
     def revoked(*_: Any) -> None:
-        slow.may_go_on[5].set()
+        slow.may_go_on[at].set()
         assert run.stays(lambda: not consumer.closed, 0.4)
 
     consumer = make(filled, kind, slow, **({"on_revoked": revoked} if kind == "member" else {}))
     full(consumer, run)
     worker = run.aside(lambda: [message.offset for message in consumer])
-    run.until(slow.entered[5].is_set)
+    run.until(slow.entered[at].is_set)
     consumer.stop()
-    slow.may_go_on[5].set()
-    assert worker.result() == [0, 1, 2, 3, 4]
+    slow.may_go_on[at].set()
+    assert worker.result() == list(range(at))
