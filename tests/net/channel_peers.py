@@ -117,12 +117,6 @@ def peer(serve: Serve) -> Iterator[PeerServer]:
         server.close()
 
 
-def closed_port() -> int:
-    """A loopback port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 class Pipelined(Action):
     """For MockCluster.on: acts so many seconds late, and sees how many requests of a connection were under way then. most: the most that it saw.
 

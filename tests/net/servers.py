@@ -87,9 +87,3 @@ def black_hole() -> Iterator[int]:
         for filler in fillers:
             filler.close()
         listener.close()
-
-
-def refused_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -40,7 +40,8 @@ from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.hostile.test_lies import silent_port
 from tests.kit.clock import PATIENCE_S, busy, now, soon
-from tests.net.channel_peers import Conversation, Pipelined, closed_port, peer
+from tests.kit.ports import refused_port
+from tests.net.channel_peers import Conversation, Pipelined, peer
 from tests.public.aids import Held
 
 WAIT_S = PATIENCE_S
@@ -106,7 +107,7 @@ def test_wait_open_waits_and_raises_why_it_did_not_open(handler: Handler) -> Non
         made.close()
         with pytest.raises(SocketDisconnectedError, match="closed by the client"):
             made.wait_open(soon(60))
-    refused = Channel(handler, "127.0.0.1", closed_port(), ClientConfig())
+    refused = Channel(handler, "127.0.0.1", refused_port(), ClientConfig())
     with pytest.raises(ConnectionFailedError):
         refused.wait_open(soon(60))
 

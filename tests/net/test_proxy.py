@@ -20,9 +20,10 @@ from gkafka.hosts import parse_proxy_url
 from gkafka.net.stream import open_stream
 from gkafka.testing import MockCluster
 from tests.kit.clock import now, soon
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
 from tests.net.proxies import FakeProxy, running
-from tests.net.servers import echo, refused_port, serve
+from tests.net.servers import echo, serve
 
 KINDS = ("socks5", "http")
 LOGIN = ("me@home", "p/w:x%")
