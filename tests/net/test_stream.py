@@ -24,7 +24,7 @@ from tests.kit.clock import PATIENCE_S, now, soon
 from tests.kit.lacking import leave_out
 from tests.kit.ports import refused_port
 from tests.live.jvm import free_ports
-from tests.net.servers import black_hole, echo, reset, serve
+from tests.net.servers import black_hole, echo, opened, reset, serve
 
 CONFIG = ClientConfig()
 
@@ -179,16 +179,13 @@ def test_when_no_address_answers_the_error_names_each_with_its_reason(handler: H
 
 
 def test_nothing_is_left_open_after_failures(handler: Handler) -> None:
-    def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
     port = refused_port()
     with black_hole() as silent:
-        before = descriptors()
+        before = opened()
         for p in (port, silent) * 3:
             with pytest.raises(ConnectionFailedError):
                 connect(handler, p, timeout=0.02)
-        assert descriptors() <= before
+        assert not opened() - before
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
