@@ -90,6 +90,12 @@ def distances(changed: Sequence[Path]) -> dict[Path, int]:
     return {file: far for file, far in reached.items() if is_pure_test(file) and file.exists()}
 
 
+def near_to(file: Path) -> dict[Path, int]:
+    if file.suffix in COMPILED:  # which may be a part of another one: its package is what others import
+        return distances([file, file.parent / "__init__.py"])
+    return distances([file]) if file.suffix == ".py" else {}
+
+
 def first(changed: Sequence[Path]) -> Iterator[Path]:
     """The test files that notice a mutant of one of the changed files, or have its name; of a compiled one also those of its room."""
     for file in changed:
@@ -155,14 +161,14 @@ def instead(name: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    named = arguments or (differed := differing(ROOT))
+    named = arguments or differing(ROOT)
     if missing := [name for name in arguments if not (ROOT / name).is_file() and name not in differing(ROOT)]:
         print(f"there is no {', '.join(missing)} below {ROOT.name}: name files as gkafka/core/fetcher.py", file=sys.stderr)
         return 2
     if not named:
         print("nothing was changed since the last commit: name a file, as in make near FILE=gkafka/core/fetcher.py")
         return 1
-    near = {name: distances([ROOT / name]) if name.endswith((".py", *COMPILED)) else {} for name in named}
+    near = {name: near_to(ROOT / name) for name in named}
     for name in (name for name, reached in near.items() if not reached):
         print(f"no test without Kafka reaches {name}: {instead(name)}")
     if not any(near.values()):
