@@ -2,7 +2,8 @@
 
 Without arguments: to the files that differ from the last commit, new ones included. First come the test files that notice one of the module's mutants
 (tests/mutants), and those of its name; then those that import it; then those that reach it by helpers of the tests, or by modules of gkafka that import it.
-Of equally near ones the shortest come first, by benchmarks/suite_profile.md. Tests that start Kafka or Spark are left to `make test`. Files without room are named.
+Of equally near ones the shortest come first, by benchmarks/suite_profile.md. Tests that start Kafka or Spark are left to `make test`. Files without room are named,
+and so is what plays the others for a file that no test is near to; where nothing at all was played, that is no success.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ BUDGET_S = 360.0
 USUAL_S = 5.0
 """Of a file that the profile does not have."""
 FAR = 3
+COMPILED = (".pyx", ".pxi", ".h")
+INSTEAD = (
+    (re.compile(r"^tests/(\w+/.*)conftest\.py$"), ".venv/bin/python -m pytest tests/{}"),
+    (re.compile(r"\.mutant$"), "make mutants"),
+    (re.compile(r"^\.ci/"), ".ci/run"),
+    (re.compile(r"\.md$"), "make check"),
+    (re.compile(r""), "make test"),
+)
+"""Of a file that no test is near to: what plays those that hold it. The first one counts."""
 
 
 @cache
@@ -77,13 +87,21 @@ def distances(changed: Sequence[Path]) -> dict[Path, int]:
         front = [file for near in front for file in importers[name_of(near)] if file not in reached]
         for file in front:
             reached.setdefault(file, far)
-    return {file: far for file, far in reached.items() if is_pure_test(file)}
+    return {file: far for file, far in reached.items() if is_pure_test(file) and file.exists()}
+
+
+def near_to(file: Path) -> dict[Path, int]:
+    if file.suffix in COMPILED:  # which may be a part of another one: its package is what others import
+        return distances([file, file.parent / "__init__.py"])
+    return distances([file]) if file.suffix == ".py" else {}
 
 
 def first(changed: Sequence[Path]) -> Iterator[Path]:
-    """The test files that notice a mutant of one of the changed files, or have its name."""
+    """The test files that notice a mutant of one of the changed files, or have its name; of a compiled one also those of its room."""
     for file in changed:
         yield from noticing()[file]
+        if file.suffix in COMPILED:
+            yield from (test for test in all_tests() if test.parent == ROOT / "tests" / file.parent.name)
         yield from (test for test in all_tests() if test.stem == f"test_{file.stem.strip('_')}")
 
 
@@ -136,18 +154,27 @@ def differing(root: Path) -> list[str]:
     return "".join(said).splitlines()
 
 
+def instead(name: str) -> str:
+    """The command for a file that no test is near to."""
+    found = ((pattern.search(name), command) for pattern, command in INSTEAD)
+    return next(command.format(*match.groups()) for match, command in found if match)
+
+
 def main(arguments: Sequence[str]) -> int:
     named = arguments or differing(ROOT)
-    changed = [ROOT / name for name in named if name.endswith(".py") and (ROOT / name).exists()]
-    if missing := [name for name in arguments if not (ROOT / name).is_file()]:
+    if missing := [name for name in arguments if not (ROOT / name).is_file() and name not in differing(ROOT)]:
         print(f"there is no {', '.join(missing)} below {ROOT.name}: name files as gkafka/core/fetcher.py", file=sys.stderr)
         return 2
-    # The compiled twin and what it includes are tested by the tests of the records.
-    changed += [ROOT / "gkafka" / "records" / "__init__.py"] * any(name.endswith((".pyx", ".pxi", ".h")) for name in named)
-    played, left = chosen(distances(changed), seconds_of(PROFILE.read_text() if PROFILE.exists() else ""))
-    if not played:
-        print(f"no test without Kafka reaches {', '.join(named) or 'what was changed: nothing was'}")
-        return 0
+    if not named:
+        print("nothing was changed since the last commit: name a file, as in make near FILE=gkafka/core/fetcher.py")
+        return 1
+    near = {name: near_to(ROOT / name) for name in named}
+    for name in (name for name, reached in near.items() if not reached):
+        print(f"no test without Kafka reaches {name}: {instead(name)}")
+    if not any(near.values()):
+        return 1
+    reached = {file: min(each.get(file, FAR) for each in near.values()) for each in near.values() for file in each}
+    played, left = chosen(reached, seconds_of(PROFILE.read_text() if PROFILE.exists() else ""))
     print(f"{len(played)} files: {' '.join(played)}")
     if left:
         print(f"without room, {len(left)} files farther off (make test): {' '.join(left[:10])}{' ...' if len(left) > 10 else ''}")

@@ -91,10 +91,72 @@ def test_a_name_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.usefixtures("some")
-def test_what_no_test_reaches_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("README.md", "make check"),
+        ("pyproject.toml", "make test"),
+        (".ci/run", ".ci/run"),
+        ("tests/conftest.py", "make test"),
+        ("tests/cli/conftest.py", ".venv/bin/python -m pytest tests/cli/"),
+        ("tests/mutants/acks_0_told_before_it_is_sent.mutant", "make mutants"),
+        ("benchmarks/stub_broker.c", "make test"),
+    ],
+)
+def test_what_no_test_reaches_is_no_success_and_what_plays_its_tests_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, command: str
+) -> None:
     monkeypatch.setattr(near, "play", lambda *_: pytest.fail("nothing is to be played"))
-    assert main(["README.md"]) == 0
-    assert "no test without Kafka reaches README.md" in capsys.readouterr().out
+    assert main([name]) == 1
+    assert f"no test without Kafka reaches {name}: {command}\n" in capsys.readouterr().out
+
+
+def test_where_nothing_was_changed_nothing_was_tried(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "differing", lambda _: [])
+    assert main([]) == 1
+    assert "name a file" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("some")
+def test_what_is_played_is_what_counts_and_the_rest_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "play", lambda *_: True)
+    assert main(["tests/core/test_fetcher.py", "pyproject.toml"]) == 0
+    assert "no test without Kafka reaches pyproject.toml: make test\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("some")
+def test_a_module_that_was_deleted_has_the_tests_that_still_import_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = "gkafka/core/deleted.py"
+    importing = ROOT / "tests" / "core" / "test_of_what_was_deleted.py"
+    monkeypatch.setattr(near, "sources", lambda: [importing])
+    monkeypatch.setattr(near, "imports", lambda file: frozenset({"gkafka.core.deleted"}))
+    monkeypatch.setattr(near, "differing", lambda _: [gone, "tests/core/test_deleted.py"])
+    monkeypatch.setattr(near, "play", lambda *_: True)
+    assert distances([ROOT / gone]) == {}, "what imports it was deleted with it"
+    assert main([]) == 1
+    assert main([gone]) == 1
+    assert f"no test without Kafka reaches {gone}: make test\n" in capsys.readouterr().out
+    monkeypatch.setattr(near, "sources", lambda: [ROOT / "tests" / "core" / "test_fetcher.py"])
+    assert main([]) == 0
+    assert "1 files: tests/core/test_fetcher.py" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("some")
+@pytest.mark.parametrize(
+    "name", ["handlers/_syscalls.pyx", "handlers/_locks.pyx", "records/_speed.pyx", "records/_speed_lz4.pxi", "records/_crc.h"]
+)
+def test_a_compiled_part_begins_with_the_tests_of_its_room(name: str) -> None:
+    file = ROOT / "gkafka" / name
+    assert file.exists()
+    found = near.near_to(file)
+    room = ROOT / "tests" / file.parent.name
+    nearest = {test for test, far in found.items() if far == 0}
+    assert set(room.glob("test_*.py")) <= nearest
+    assert not [test for test in nearest - noticing()[file] if test.parent != room and file.stem.strip("_") not in test.stem]
+    played, _ = chosen(found, seconds_of(PROFILE.read_text()))
+    assert {test.relative_to(ROOT).as_posix() for test in room.glob("test_*.py")} <= set(played)
 
 
 def test_the_profile_adds_up_by_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

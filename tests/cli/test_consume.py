@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from tests.cli.running import Outcome, failure, program, stop, tool
 from tests.cli.terminal import TOOL, Terminal, environment
 from tests.effort import quick_and_thorough, tried
 from tests.kit.clock import now
+from tests.kit.ports import refused_port
 from tests.records.handmade import batch, message, record, values, varint
 
 FIRST_MS = 1_700_000_000_000
@@ -529,17 +530,10 @@ def test_who_may_not_is_told_so(cluster: MockCluster, api: str, code: int, optio
     failure(tool("consume", "t", "-b", cluster.bootstrap, *options), "ACL")
 
 
-def test_a_broker_that_is_not_there_is_told_within_the_timeout(closed_port: Callable[[], int]) -> None:
+def test_a_broker_that_is_not_there_is_told_within_the_timeout() -> None:
     begun = now()
-    failure(tool("consume", "t", "-b", f"127.0.0.1:{closed_port()}", "--timeout", "1"), "127.0.0.1")
+    failure(tool("consume", "t", "-b", f"127.0.0.1:{refused_port()}", "--timeout", "1"), "127.0.0.1")
     assert now() - begun < 30
-
-
-@pytest.fixture
-def closed_port() -> Callable[[], int]:
-    from tests.net.servers import refused_port
-
-    return refused_port
 
 
 def test_a_connection_that_breaks_is_made_again(cluster: MockCluster) -> None:

@@ -18,8 +18,9 @@ from gkafka.wire.clusteradmin import DescribeQuorumResponse
 from tests.cli.running import Outcome, failure, tool
 from tests.cli.terminal import Terminal
 from tests.kit.clock import epoch_s, now
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
-from tests.net.servers import black_hole, refused_port, serve
+from tests.net.servers import black_hole, serve
 
 
 @pytest.fixture(scope="module")

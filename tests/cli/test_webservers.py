@@ -12,8 +12,9 @@ from gkafka.testing import MockCluster, Sasl
 from tests.cli.running import failure, tool
 from tests.cli.test_doctor import patient_web_server
 from tests.kit.clock import now
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
-from tests.net.servers import refused_port, serve
+from tests.net.servers import serve
 
 ARGUMENTS = {
     "topics": ["list", "describe", "describe orders", "config orders", "create orders", "partitions orders 9", "delete orders"],

@@ -16,7 +16,7 @@ import pytest
 from gkafka.cli.app import tools
 from gkafka.cli.connection import Common
 from tests.cli.conftest import Tool
-from tests.net.servers import refused_port
+from tests.kit.ports import refused_port
 
 Words = tuple[str, ...]
 

@@ -188,8 +188,8 @@ def _other_threads() -> dict[str, tuple[bool, str]]:
 
 
 def _sleeps_and_pages() -> tuple[int, int]:
-    used = resource.getrusage(resource.RUSAGE_THREAD)
-    return used.ru_nvcsw, used.ru_minflt + used.ru_majflt
+    pages = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt + resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw, pages
 
 
 def assert_free_hub(run: Callable[[], object]) -> HubWatch:

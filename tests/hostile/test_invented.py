@@ -19,9 +19,10 @@ from gkafka.fetchdriver import FetchDriver
 from gkafka.handlers import Handler, resolve_handler
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import MockCluster
-from tests.hostile.test_lies import Lying, Peak, dead_port, silent_port
+from tests.hostile.test_lies import Lying, Peak, silent_port
 from tests.kit import clock
 from tests.kit.clock import soon
+from tests.kit.ports import refused_port
 
 TOPIC = "invented"
 LEADERS = 240
@@ -80,7 +81,7 @@ def leading(port: int, *, first: int = 0) -> Callable[[Any], None]:
 def place(kind: str) -> Iterator[int]:
     """A port at which nobody answers."""
     if kind == "refusing":
-        yield dead_port()
+        yield refused_port()
         return
     with silent_port() as port:
         yield port
@@ -142,7 +143,7 @@ def test_failures_that_come_together_are_looked_at_together(
 
     monkeypatch.setattr(Fetcher, "poll", counted_poll)
     monkeypatch.setattr(Fetcher, "on_looked_up", counted_failure)
-    cluster.on("Metadata", Lying(leading(dead_port())).edit, times=None)
+    cluster.on("Metadata", Lying(leading(refused_port())).edit, times=None)
     consumer = client.get_consumer(TOPIC)
     begun = clock.now()
     while failures[0] <= LEADERS / 2 and clock.now() - begun < 60:
@@ -163,7 +164,7 @@ def test_whoever_makes_a_consumer_of_many_leaders_asks_none_of_them_itself(
         return drive(self, share)
 
     monkeypatch.setattr(FetchDriver, "_drive_once", seen)
-    cluster.on("Metadata", Lying(leading(dead_port())).edit, times=None)
+    cluster.on("Metadata", Lying(leading(refused_port())).edit, times=None)
     consumer = client.get_consumer(TOPIC)
     assert handler.current_id() not in drivers
     driver = consumer._engine._driver
@@ -189,7 +190,7 @@ def test_invented_leaders_keep_a_hub_from_nobody_for_long(cluster: MockCluster, 
 
     from gkafka.handlers import hubs
 
-    cluster.on("Metadata", Lying(leading(dead_port())).edit, times=None)
+    cluster.on("Metadata", Lying(leading(refused_port())).edit, times=None)
     polls: dict[int, int] = {}
     failures = [0]
     poll, on_looked_up = Fetcher.poll, Fetcher.on_looked_up

@@ -19,6 +19,7 @@ from gkafka.testing import Corrupt, Edit, MockCluster
 from gkafka.wire.metadata import MetadataResponseBroker
 from tests.hostile.life import QUICK
 from tests.kit.clock import now
+from tests.kit.ports import refused_port
 
 TOPIC = "lies"
 SOON_S = 60.0
@@ -61,13 +62,6 @@ class Lying:
         return answer
 
 
-def dead_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 def until(client: KafkaClient, done: Callable[[], object]) -> None:
     end = now() + SOON_S
     while not done():
@@ -86,7 +80,7 @@ def connects(client: KafkaClient) -> bool:
 
 def test_a_broker_that_was_said_to_be_elsewhere_is_found_again_by_its_hosts(cluster: MockCluster, client: KafkaClient) -> None:
     """KIP-899. A producer could not get its producer id, and nobody asked where the broker is now."""
-    port = dead_port()
+    port = refused_port()
 
     def moved(answer: Any) -> None:
         for broker in answer.brokers:

@@ -22,7 +22,7 @@ from gkafka.testing import Delay, Edit, MockCluster
 from tests.hostile.life import QUICK, TOPIC, cluster_for_life, life, produce
 from tests.kit.clock import during, epoch_ms, now, soon
 from tests.kit.lacking import leave_out
-from tests.net.servers import refused_port
+from tests.kit.ports import refused_port
 from tests.public.aids import error_of
 
 HOUR, DAY = 3600.0, 86400.0
@@ -196,7 +196,7 @@ def test_f12_a_name_that_does_not_exist_for_a_while_is_found_when_it_does(handle
 def test_f12_of_several_addresses_the_one_that_lives_is_found(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names(handler, monkeypatch)
     with MockCluster(topics={TOPIC: 1}) as cluster, KafkaClient("kafka.test:9092", handler=handler, **QUICK) as client:
-        names.addresses = [("127.0.0.1", refused_port()), ("127.0.0.1", refused_port()), cluster.brokers[1]]
+        names.addresses = [("127.0.0.1", refused_port()), ("127.0.0.1", refused_port(1)), cluster.brokers[1]]
         client.connect(60)
         produce(client)
 

@@ -55,7 +55,8 @@ from gkafka.kafka.errors import (
 from gkafka.testing import Delay, Error, MockCluster, Reply
 from gkafka.wire import configs, groups
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, MemberPartitions
-from tests.net.servers import refused_port, serve
+from tests.kit.ports import refused_port
+from tests.net.servers import serve
 
 Make = Callable[..., KafkaAdminClient]
 FIRST = TopicPartition("t", 0)

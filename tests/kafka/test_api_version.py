@@ -16,7 +16,8 @@ from gkafka.records import compression
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, put
-from tests.net.servers import refused_port, serve
+from tests.kit.ports import refused_port
+from tests.net.servers import serve
 from tests.public.aids import Runner
 
 OLD = {"api_version": (0, 10, 1)}

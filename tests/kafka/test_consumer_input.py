@@ -11,7 +11,7 @@ from gkafka.kafka.errors import IllegalStateError, KafkaConfigurationError, Kafk
 from gkafka.testing import MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, committed, consume, joined, offsets, put
-from tests.net.servers import refused_port
+from tests.kit.ports import refused_port
 
 
 @pytest.mark.parametrize(

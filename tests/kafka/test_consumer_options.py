@@ -28,9 +28,10 @@ from gkafka.testing import Delay, Drop, Error, MockCluster
 from tests.kafka.conftest import Make
 from tests.kafka.consuming import FIRST, GROUP, QUICK, consume, joined, last, offsets, put, until
 from tests.kit.clock import now
+from tests.kit.ports import refused_port
 from tests.net.channel_peers import Pipelined
 from tests.net.proxies import FakeProxy, running
-from tests.net.servers import refused_port, serve
+from tests.net.servers import serve
 from tests.public.aids import Runner
 from tests.records.handmade import batch, record
 

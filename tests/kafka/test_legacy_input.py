@@ -22,7 +22,7 @@ from gkafka.kafka.legacy import (
 )
 from gkafka.kafka.legacy.client import OPTIONS
 from gkafka.testing import MockCluster
-from tests.net.servers import refused_port
+from tests.kit.ports import refused_port
 
 BAD: list[Any] = [-1, "bad", b"x", [], {}, float("nan"), None]
 NATIVE = (

@@ -15,7 +15,8 @@ from gkafka.kafka.errors import KafkaConfigurationError, KafkaTimeoutError, NoBr
 from gkafka.kafka.options import retold
 from gkafka.testing import Delay, MockCluster
 from tests.kafka.consuming import QUICK, consume, put
-from tests.net.servers import refused_port, serve
+from tests.kit.ports import refused_port
+from tests.net.servers import serve
 
 BAD: list[Any] = [-1, "bad", b"x", object, [], {}, float("nan")]
 NATIVE = (

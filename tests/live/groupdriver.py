@@ -120,7 +120,7 @@ class Driver:
         elif plan.topics is not None:
             divide(self.group, {topic: [()] * self._topics[topic] for topic in plan.topics if topic in self._topics})
         else:
-            self._receive(min(0.05, max(0.0, plan.wake_at - now)))
+            self._receive(0.02)
 
     # -- the wire ----------------------------------------------------------------------------------------------------------
     def _send(self, ask: Ask, now: float) -> None:

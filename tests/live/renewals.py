@@ -17,7 +17,7 @@ from typing import Any
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
-from tests.kit.clock import now, soon
+from tests.kit.clock import now
 from tests.live.saslkafka import PASSWORD, SESSION_MS, USER, SaslKafka, unsigned_token
 
 __all__ = ["Played", "play"]
@@ -95,10 +95,9 @@ def _load(client: KafkaClient, topic: str, seconds: float, rate: float) -> tuple
         values.extend(bytes(message.value or b"") for message in consumer.consume_batch(5000, timeout_ms))
 
     with client.get_producer(linger_ms=2) as producer:
-        begun, due = now(), soon(0)
+        begun = now()
         while now() - begun < seconds:
-            while now() > due:
-                due += 1 / rate
+            while now() - begun >= len(deliveries) / rate:
                 deliveries.append(producer.produce(topic, b"%d" % len(deliveries)))
             consume(SLICE_MS)
         errors = sum(delivery.exception(DEADLINE_S) is not None for delivery in deliveries)

@@ -29,7 +29,7 @@ from gkafka.exceptions import (
 )
 from gkafka.membershipprotocol import GroupMembershipProtocol, RoundRobinProtocol
 from gkafka.records import IMPLEMENTATION
-from tests.kit.clock import now, soon
+from tests.kit.clock import during, now
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.pool import POOL
@@ -482,8 +482,7 @@ def test_f20_nothing_is_handed_out_on_a_frozen_zookeepers_word(
         until(lambda: member.consume_batch(1, timeout_ms=50))
         own_kafka.suspend_zookeeper()
         frozen = last = now()
-        end = soon(sessions * session_s)
-        while now() < end:
+        for _ in during(sessions * session_s, pause=0):
             if member.consume_batch(1, timeout_ms=20):
                 last = now()
             client.handler.sleep(0.005)  # some must be left for afterwards: of a session that goes on nothing is read again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -150,11 +149,13 @@ def test_a_copy_that_is_killed_goes_on_without_loss_or_doubles(
     tool(kafka, "produce", source, stdin=b"".join(b"%d\n" % i for i in range(8_000)))
     words = ("copy", source, target, "-g", group)
     for _ in range(2):
+        before = len(tool(kafka, "consume", target, "--json").splitlines())
         process = subprocess.Popen([*TOOL, *words, "--follow", "-b", kafka.hosts], env=environment(), stdout=subprocess.DEVNULL)
         try:
-            process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+            tool(kafka, "consume", target, "--follow", "-n", before + 1)
+            assert process.poll() is None
+        finally:
+            process.kill()
             process.wait(60)
         tool(kafka, "produce", source, stdin=b"".join(b"more %d\n" % i for i in range(500)))
     tool(kafka, *words)

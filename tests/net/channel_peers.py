@@ -12,7 +12,7 @@ from gkafka.testing import Action
 from gkafka.testing.server import Call
 from gkafka.wire.apis import Message, Request, decode_request, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsResponse
-from tests.kit.clock import now, soon
+from tests.kit.clock import now
 
 LIMIT_S = 60.0
 
@@ -117,12 +117,6 @@ def peer(serve: Serve) -> Iterator[PeerServer]:
         server.close()
 
 
-def closed_port() -> int:
-    """A loopback port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 class Pipelined(Action):
     """For MockCluster.on: acts so many seconds late, and sees how many requests of a connection were under way then. most: the most that it saw.
 
@@ -132,7 +126,7 @@ class Pipelined(Action):
     def __init__(self, seconds: float, expected: int) -> None:
         self.most = 0
         self._seconds, self._expected = seconds, expected
-        self._until = soon(LIMIT_S)
+        self._until = now() + LIMIT_S
 
     def run(self, call: Call) -> None:
         call.after(self._seconds, lambda: self._look(call))

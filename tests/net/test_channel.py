@@ -40,7 +40,9 @@ from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.hostile.test_lies import silent_port
 from tests.kit.clock import PATIENCE_S, busy, now, soon
-from tests.net.channel_peers import Conversation, Pipelined, closed_port, peer
+from tests.kit.ports import refused_port
+from tests.net.channel_peers import Conversation, Pipelined, peer
+from tests.net.servers import opened
 from tests.public.aids import Held
 
 WAIT_S = PATIENCE_S
@@ -106,7 +108,7 @@ def test_wait_open_waits_and_raises_why_it_did_not_open(handler: Handler) -> Non
         made.close()
         with pytest.raises(SocketDisconnectedError, match="closed by the client"):
             made.wait_open(soon(60))
-    refused = Channel(handler, "127.0.0.1", closed_port(), ClientConfig())
+    refused = Channel(handler, "127.0.0.1", refused_port(), ClientConfig())
     with pytest.raises(ConnectionFailedError):
         refused.wait_open(soon(60))
 
@@ -740,25 +742,24 @@ def test_a_hundred_openings_leave_nothing_behind(handler: Handler) -> None:
         while not ready() and now() < deadline:
             handler.sleep(0.01)
 
-    def left() -> tuple[int, set[threading.Thread]]:
-        return len(os.listdir("/proc/self/fd")), {*threading.enumerate()}
+    def held() -> set[object]:
+        return {*opened(), *threading.enumerate()}
 
     def is_no_more_than_before() -> bool:  # what other tests have left may go meanwhile
-        descriptors, threads = left()
-        return descriptors <= before[0] and threads <= before[1]
+        return held() <= before
 
     with MockCluster() as cluster:
         open_and_close()
         cluster.wait_for(lambda: cluster.connections() == 0)
         until(lambda: not handler.workers())
-        before = left()
+        before = held()
         for _ in range(100):
             open_and_close()
         until(lambda: not handler.workers())
         cluster.wait_for(lambda: cluster.connections() == 0)
         assert handler.workers() == []
         until(is_no_more_than_before)
-        assert is_no_more_than_before(), (before, left())
+        assert is_no_more_than_before(), held() - before
 
 
 # -- large answers
@@ -957,19 +958,17 @@ def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue
         made = channel(handler, cluster)
         made.wait_open(soon(60))
         answers: list[Any] = []
-        for _ in range(3):
-            held = Held()
-            cluster.on("Metadata", held, times=1)
-            future = made.request(metadata(), timeout_s=0.3)
-            waiting = handler.spawn(lambda future=future: answers.append(future.result(0.4)))
-            handler.sleep(0)
-            held.released = True
-            deadline = now() + WAIT_S
-            while not select.select([made._stream.fileno()], [], [], 0)[0]:  # type: ignore[union-attr]
-                assert now() < deadline, "the answer does not come"
-            busy(1.2)
-            waiting.join(60)
-        assert [type(answer) for answer in answers] == [MetadataResponse] * 3
+        cluster.on("Metadata", held := Held(), times=1)
+        future = made.request(metadata(), timeout_s=5)
+        waiting = handler.spawn(lambda: answers.append(future.result(5.5)))
+        handler.sleep(0)  # both limits are set: what a busy machine takes until here is no time in which the hub stood still
+        held.released = True
+        deadline = now() + WAIT_S
+        while not select.select([made._stream.fileno()], [], [], 0)[0]:  # type: ignore[union-attr]
+            assert now() < deadline, "the answer does not come"
+        busy(6)
+        waiting.join(60)
+        assert [type(answer) for answer in answers] == [MetadataResponse]
         assert not made.closed
         made.close()
 

@@ -26,7 +26,8 @@ from gkafka.handlers import Handler
 from gkafka.net.channel import Channel
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from tests.kit.clock import now, soon
-from tests.net.channel_peers import Conversation, closed_port, peer
+from tests.kit.ports import refused_port
+from tests.net.channel_peers import Conversation, peer
 
 LIMIT_S = 30.0
 """By then what gives up in a second or so has given up, on a busy machine too. What it must not wait for takes two minutes."""
@@ -91,7 +92,7 @@ def test_f11_a_peer_that_closes_on_everything_is_named_after_four_questions(hand
 
 
 def test_f11_a_closed_port_is_named(handler: Handler) -> None:
-    port = closed_port()
+    port = refused_port()
     error, took = error_of(handler, port)
     assert isinstance(error, ConnectionFailedError)
     assert str(port) in str(error)

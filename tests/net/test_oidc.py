@@ -27,9 +27,10 @@ from gkafka.oauthoptions import form_fields, token_endpoint
 from gkafka.sasloptions import check_sasl
 from gkafka.testing import MockCluster, Sasl
 from tests.kit.clock import now, soon
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
 from tests.net.proxies import FakeProxy, running
-from tests.net.servers import refused_port, serve
+from tests.net.servers import serve
 
 CLIENT_SECRET = "s3cret of/the+client"
 

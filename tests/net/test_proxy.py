@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pathlib
 import socket
 import threading
 import traceback
@@ -20,9 +19,10 @@ from gkafka.hosts import parse_proxy_url
 from gkafka.net.stream import open_stream
 from gkafka.testing import MockCluster
 from tests.kit.clock import now, soon
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
 from tests.net.proxies import FakeProxy, running
-from tests.net.servers import echo, refused_port, serve
+from tests.net.servers import echo, opened, serve
 
 KINDS = ("socks5", "http")
 LOGIN = ("me@home", "p/w:x%")
@@ -253,22 +253,19 @@ def test_a_host_that_is_no_name_is_not_asked_for(handler: Handler, kind: str, ho
 
 
 def test_a_failed_tunnel_leaves_no_descriptor(handler: Handler) -> None:
-    def descriptors() -> int:
-        return len(list(pathlib.Path("/proc/self/fd").iterdir()))
-
     with running(FakeProxy(credentials=("a", "b")), "http") as port:
         config = by_proxy("http", port)
         for _ in range(2):
             with pytest.raises(ProxyError):
                 connect(handler, "kafka.inside", 9092, config)
-        seen = descriptors()
+        before = opened()
         for _ in range(5):
             with pytest.raises(ProxyError):
                 connect(handler, "kafka.inside", 9092, config)
         deadline = now() + 60
-        while descriptors() > seen and now() < deadline:
+        while left := opened() - before:
+            assert now() < deadline, left
             handler.sleep(0.01)
-        assert descriptors() <= seen
 
 
 # -- the option --------------------------------------------------------------------------------------------------------

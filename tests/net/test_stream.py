@@ -22,7 +22,9 @@ from gkafka.handlers.sockets import IOV_MAX
 from gkafka.net.stream import open_stream
 from tests.kit.clock import PATIENCE_S, now, soon
 from tests.kit.lacking import leave_out
-from tests.net.servers import black_hole, echo, refused_port, reset, serve
+from tests.kit.ports import refused_port
+from tests.live.jvm import free_ports
+from tests.net.servers import black_hole, echo, opened, reset, serve
 
 CONFIG = ClientConfig()
 
@@ -85,7 +87,7 @@ def test_a_stream_has_nodelay_and_keepalive(handler: Handler) -> None:
 
 
 def test_options_and_source_address_are_set_before_connecting(handler: Handler) -> None:
-    source = refused_port()
+    (source,) = free_ports(1)
     peers: list[Any] = []
     with serve(lambda conn: (peers.append(conn.getpeername()), echo(conn))) as port:
         stream = handler.create_connection(
@@ -123,7 +125,7 @@ def test_a_refused_connection_names_host_port_and_reason(handler: Handler) -> No
 
 
 def test_a_connection_that_reaches_itself_is_refused(handler: Handler) -> None:
-    port = refused_port()
+    (port,) = free_ports(1)
     with pytest.raises(ConnectionRefusedError, match="itself"):
         handler.create_connection((socket.AF_INET, ("127.0.0.1", port)), soon(60), source_address=("127.0.0.1", port)).close()
 
@@ -177,16 +179,13 @@ def test_when_no_address_answers_the_error_names_each_with_its_reason(handler: H
 
 
 def test_nothing_is_left_open_after_failures(handler: Handler) -> None:
-    def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
     port = refused_port()
     with black_hole() as silent:
-        before = descriptors()
+        before = opened()
         for p in (port, silent) * 3:
             with pytest.raises(ConnectionFailedError):
                 connect(handler, p, timeout=0.02)
-        assert descriptors() <= before
+        assert not opened() - before
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

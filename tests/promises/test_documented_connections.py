@@ -45,6 +45,7 @@ from gkafka.protocol import (
 )
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.kit.clock import PATIENCE_S, now
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
 from tests.net.servers import serve
 
@@ -199,8 +200,7 @@ def test_without_a_handler_it_works_on_threads() -> None:
 
 
 def test_where_nobody_listens_each_attempt_is_made(handler: Handler) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = refused_port()
     connection = BrokerConnection("127.0.0.1", port, handler)
     started = now()
     with pytest.raises(ConnectionFailedError, match=str(port)):

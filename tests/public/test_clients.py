@@ -33,8 +33,9 @@ from gkafka.testing import Delay, Edit, Error, MockCluster
 from gkafka.wire.apiversions import ApiVersionsRequest
 from tests.handlers.hub import run_script
 from tests.kit.clock import soon
+from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
-from tests.net.channel_peers import Conversation, closed_port, peer
+from tests.net.channel_peers import Conversation, peer
 from tests.net.servers import serve
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read
 
@@ -56,7 +57,7 @@ def test_import_gkafka_loads_nothing_that_is_optional() -> None:
 
 
 def test_a_client_is_made_without_a_worker_a_socket_or_a_broker() -> None:
-    port = closed_port()
+    port = refused_port()
     out = run_script(f"""
         import os, threading
         from gkafka import KafkaClient
@@ -94,7 +95,7 @@ def test_a_client_is_a_context_that_closes_it(run: Runner, cluster: MockCluster)
 
 
 def test_hosts_of_all_brokers_are_tried_until_one_answers(connect: Any, cluster: MockCluster) -> None:
-    client = connect(f"127.0.0.1:{closed_port()},127.0.0.1:{closed_port()},{cluster.bootstrap}")
+    client = connect(f"127.0.0.1:{refused_port()},127.0.0.1:{refused_port(1)},{cluster.bootstrap}")
     assert list(client.topics) == ["t"]
     assert sorted(client.brokers) == [1]
 
@@ -245,7 +246,7 @@ def test_sockets_come_from_the_source_address(connect: Any, cluster: MockCluster
 
 # -- who does not answer ---------------------------------------------------------------------------------------------------
 def test_a_wrong_port_is_told_soon_and_named(connect: Any) -> None:
-    port = closed_port()
+    port = refused_port()
     client = connect(f"127.0.0.1:{port}")
     with Clock() as clock:
         error = error_of(client.connect)
@@ -317,7 +318,7 @@ def test_a_broker_that_is_not_trusted_beside_one_that_is_not_there_is_the_cause(
             context.wrap_socket(conn, server_side=True)
 
     with serve(refuse) as port:
-        error = error_of(connect(f"localhost:{port},127.0.0.1:{closed_port()}", security_protocol="SSL").connect)
+        error = error_of(connect(f"localhost:{port},127.0.0.1:{refused_port()}", security_protocol="SSL").connect)
     assert type(error) is NoBrokersAvailableError
     assert "unable to get local issuer certificate" in str(error)
     assert "refused" in str(error)

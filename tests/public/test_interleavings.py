@@ -11,7 +11,7 @@ import pytest
 from gkafka import KafkaClient, ProducerInterceptor
 from gkafka.net.channel import Channel
 from gkafka.testing import Close, Delay, MockCluster
-from tests.kit.clock import during, soon
+from tests.kit.clock import during, now
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 
 
@@ -32,7 +32,7 @@ def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
         tell_each(self, failed)
 
     monkeypatch.setattr(Channel, "_tell_each", slowly)
-    producer, began = client.get_producer(linger_ms=0), soon(0)
+    producer, began = client.get_producer(linger_ms=0), now()
     cluster.on("Produce", Close(before=True))
     if second_answer_is_lost:
         cluster.on("Produce", Close(before=False))

@@ -12,7 +12,7 @@ from gkafka.exceptions import KafkaException, KafkaTimeoutError
 from gkafka.handlers import resolve_handler
 from gkafka.testing import Delay, MockCluster
 from tests.kit.clock import soon
-from tests.net.channel_peers import closed_port
+from tests.kit.ports import refused_port
 from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, read, stored
 
 
@@ -74,7 +74,7 @@ def test_reconnect_backoff_ms_doubles_up_to_reconnect_backoff_max_ms(
 ) -> None:
     handler = resolve_handler(run.name)
     options = ClientConfig(reconnect_backoff_ms=base, reconnect_backoff_max_ms=limit)
-    broker = Broker(1, "127.0.0.1", closed_port(), handler, 1000, 1000, config=options)
+    broker = Broker(1, "127.0.0.1", refused_port(), handler, 1000, 1000, config=options)
     clock = [soon(0)]
     monkeypatch.setattr(handler, "monotonic", lambda: clock[0])
     for n in range(4):

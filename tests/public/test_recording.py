@@ -228,10 +228,10 @@ def filled(queue: Any) -> Any:
 WAITS: dict[str, Callable[[Any], object]] = {
     "Event.wait": lambda h: h.Event().wait(0.001),
     "Future.result": lambda h: parked(h.Future()),
-    "Queue.get": lambda h: filled(h.Queue()).get(timeout=1),
+    "Queue.get": lambda h: filled(h.Queue()).get(timeout=60),
     "Queue.put": lambda h: h.Queue(1).put(1),
     "Semaphore.acquire": lambda h: h.Semaphore().acquire(),
-    "Worker.join": lambda h: h.spawn(int, _name="gkafka-x").join(1),
+    "Worker.join": lambda h: h.spawn(int, _name="gkafka-x").join(60),
     "checkpoint": lambda h: h.checkpoint(),
     "getaddrinfo": lambda h: h.getaddrinfo("127.0.0.1", 1),
     "offload": lambda h: h.offload(int),

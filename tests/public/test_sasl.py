@@ -488,15 +488,23 @@ def test_what_is_asked_during_a_renewal_waits_for_its_end(run: Runner, connect: 
 
 def test_what_is_parked_at_the_broker_is_answered_before_a_renewal(run: Runner, connect: Connect, cluster: MockCluster, sasl: Sasl) -> None:
     """A long poll of two sessions: the renewal is sent behind it, and the broker takes that although the session is over."""
-    sasl.session_ms = 300
+    sasl.session_ms, sasl.grace_ms = 300, 60_000
     client = connect(cluster, **options("PLAIN"))
-    producer = client.get_producer()
-    consumer = client.get_consumer("t", fetch_wait_max_ms=700)
-    assert consumer.consume(timeout_ms=900) is None
-    producer.produce("t", b"x").result(LIMIT_S)
-    message = consumer.consume(timeout_ms=LIMIT_S * 1000)
+    client.get_producer().produce("t", b"x").result(LIMIT_S)
+    cluster.on("Fetch", held := Held())
+    consumer = client.get_consumer("t")
+    reading = run.aside(lambda: consumer.consume(timeout_ms=LIMIT_S * 1000))
+    run.until(lambda: held.holds)
+    before = sasl.renewed
+    run.until(lambda: sasl.renewed >= before + 2 * 2)  # those of the control and of the producer, twice
+    assert reading.running
+    held.released = True
+    message = reading.result()
     assert message is not None
-    assert (sasl.expired, cluster.count("ApiVersions")) == (0, 3)
+    assert message.value == b"x"
+    before = sasl.renewed
+    run.until(lambda: sasl.renewed >= before + 2 * 3)
+    assert (sasl.expired, cluster.count("ApiVersions")) == (0, 3), "none was made anew"
 
 
 def test_credentials_that_are_late_do_not_end_the_session_early(

@@ -26,7 +26,7 @@ from gkafka.spark.exactlyonce import RowsChangedError, Task, read_mark, write_on
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
 from gkafka.spark.sinktask import Tally, write_plainly
 from gkafka.testing import Close, Drop, Error, MockCluster
-from tests.kit.clock import PATIENCE_S, now, soon
+from tests.kit.clock import PATIENCE_S, now
 from tests.kit.refusing import Refuse
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -511,7 +511,7 @@ def test_a_sink_forgets_topics_that_it_does_not_write_to_any_more(
         return [{topic.name for topic in message.topics} for message in messages if message.topics is not None]
 
     def write_until_asked_for(*topics: str) -> None:
-        limit = soon(PATIENCE_S)
+        limit = now() + PATIENCE_S
         while not asked_for() or asked_for()[-1] != set(topics):
             assert now() < limit, asked_for()[-1]
             write(*topics)

@@ -37,6 +37,7 @@ from gkafka.spark.planner import OffsetRange
 from gkafka.spark.source import FIELDS, GKafkaDataSource, kafka_schema
 from gkafka.testing import Close, Delay, Edit, Error, MockCluster
 from tests.kit.clock import soon
+from tests.kit.ports import refused_port
 from tests.records.handmade import LOG_APPEND, TRANSACTIONAL, batch, marker, message, record, values, wrapper
 from tests.spark.conftest import Read
 
@@ -518,16 +519,11 @@ def test_a_broker_that_starts_again_is_waited_for_by_who_has_not_met_it_yet(clus
     back.join()
 
 
-def test_a_host_that_is_not_there_is_named(unused_port: int) -> None:
+def test_a_host_that_is_not_there_is_named() -> None:
+    unused_port = refused_port()
     read = Read({"kafka.bootstrap.servers": f"127.0.0.1:{unused_port}", "subscribe": "t", "kafka.default.api.timeout.ms": "500"})
     with pytest.raises(KafkaTimeoutError, match=str(unused_port)):
         read.tasks()
-
-
-@pytest.fixture
-def unused_port() -> int:
-    with MockCluster() as gone:
-        return gone.brokers[1][1]
 
 
 def test_errors_that_may_heal_are_tried_as_often_as_told(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
