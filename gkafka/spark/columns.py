@@ -55,8 +55,8 @@ def check_columns(schema: StructType) -> None:
 
 def read_task(options: SourceOptions, schema: StructType, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     """The batches of a Spark task, in a worker."""
-    task: Group | None = partition.value if partition is not None else None
-    if task is None:  # what Spark makes of an empty list of partitions
+    task: Group = partition.value if partition is not None else ()  # what Spark makes of an empty list of partitions
+    if not task:  # nor of one whose partitions are all lost by now
         return
     with nothing_collected():
         from gkafka.spark.fetch import read

@@ -52,11 +52,16 @@ def plan(options: SourceOptions, comparisons: Sequence[Comparison] = ()) -> list
 
 
 def divided(options: SourceOptions, ranges: Iterable[OffsetRange], count: int | None) -> list[Group]:
-    """The ranges as tasks: about so many, None for one each; those that minPartitions asks for at least."""
-    pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
+    """The ranges as tasks: about so many, None for one each; those that minPartitions asks for at least.
+
+    A task has at most one piece of a partition: one that met an error would come behind the next. (Two that maxRecordsPerPartition has cut pass it together.)
+    """
+    least, most = options.min_partitions or 1, options.max_records_per_partition
+    whole = split(ranges, None, most)
+    pieces = split(whole, least)
     if count is None:
         return one_each(pieces)
-    return grouped(pieces, max(count, options.min_partitions or 1), options.max_records_per_partition)
+    return grouped(pieces, len(pieces) if least > len(whole) else max(count, least), most)
 
 
 class Start(NamedTuple):

@@ -7,14 +7,14 @@ Source: spark-sql-kafka-0-10, KafkaOffsetReaderAdmin, JsonUtils, kafka-error-con
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.logs import get_logger
-from gkafka.spark.planner import OffsetRange
+from gkafka.spark.planner import Group, OffsetRange
 from gkafka.spark.values import whole_number
 
 __all__ = [
@@ -35,9 +35,10 @@ __all__ = [
     "parse_partitions",
     "parse_timestamp",
     "parse_timestamps",
-    "present_ranges",
+    "present_groups",
     "ranges_between",
     "resolve",
+    "starts_of",
     "stream_ranges",
     "tasks_of",
     "to_spark",
@@ -191,12 +192,21 @@ def _is_long(value: Any, low: int, high: int) -> bool:
 # -- the offsets of a checkpoint -----------------------------------------------------------------------------------------
 TASKS = "gkafka:tasks="
 """No topic can have such a name; and the JVM connector sees a topic without partitions, of which it makes nothing."""
+STARTS = "gkafka:starts="
+"""In front of offsets as JSON, in one such name."""
 
 
-def to_spark(offsets: Mapping[TopicPartition, int], tasks: int | None = None) -> dict[str, dict[str, int]]:
-    """`{"topic": {"0": 23}}`, in order: what the JVM connector writes to a checkpoint, and Spark as JSON. tasks: into how many the batch that ends there is
-    divided, which stands beside it, so that a batch that is run again is divided in the same way, wherever that is."""
+def to_spark(
+    offsets: Mapping[TopicPartition, int], tasks: int | None = None, starts: Mapping[TopicPartition, int] | None = None
+) -> dict[str, dict[str, int]]:
+    """`{"topic": {"0": 23}}`, in order: what the JVM connector writes to a checkpoint, and Spark as JSON.
+
+    tasks, starts: of the batch that ends there, beside its end, so that it is divided in the same way when it is run again, wherever and whenever that
+    is. tasks: into how many it is divided. starts: where it begins in partitions of which the end before says nothing.
+    """
     found: dict[str, dict[str, int]] = {} if tasks is None else {f"{TASKS}{tasks}": {}}
+    if starts:
+        found[STARTS + json.dumps(to_spark(starts), separators=(",", ":"))] = {}
     for topic, partition in sorted(offsets):
         found.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
     return found
@@ -204,7 +214,11 @@ def to_spark(offsets: Mapping[TopicPartition, int], tasks: int | None = None) ->
 
 def from_spark(found: Any) -> Offsets:
     """The reverse. Raises ConfigurationError where a checkpoint holds something else."""
-    offsets = parse_offsets("an offset in the checkpoint", json.dumps(found))
+    return _from_text(json.dumps(found))
+
+
+def _from_text(text: str) -> Offsets:
+    offsets = parse_offsets("an offset in the checkpoint", text)
     for at, offset in offsets.items():
         if offset < 0:
             raise ConfigurationError(
@@ -221,10 +235,16 @@ def tasks_of(found: Mapping[str, Any]) -> int | None:
         return None
     if len(told) > 1 or not (told[0].isascii() and told[0].isdecimal() and 0 < int(told[0]) <= MOST_TASKS):
         raise ConfigurationError(
-            f"the checkpoint says {', '.join(repr(TASKS + number) for number in told)}, which no query writes: it was edited, or is damaged; put a whole one in "
-            "its place, or begin with a new checkpointLocation"
+            f"the checkpoint says {', '.join(repr(TASKS + number) for number in told)}, which no query writes: it was edited, is damaged, or is of a newer gkafka "
+            "that divides a batch otherwise; put a whole one in its place, go on with that gkafka, or begin with a new checkpointLocation"
         )
     return int(told[0])
+
+
+def starts_of(found: Mapping[str, Any]) -> Offsets:
+    """The starts that to_spark() was given; {} where there are none, as in most batches. Raises ConfigurationError."""
+    told = [name.removeprefix(STARTS) for name in found if name.startswith(STARTS)]
+    return {at: offset for text in told for at, offset in _from_text(text).items()}
 
 
 def moves_with_the_end(start: Limit) -> bool:
@@ -353,12 +373,14 @@ def stream_ranges(start: Offsets, end: Offsets, added: Offsets, *, fail_on_data_
     return [r for r in known if r.size > 0]
 
 
-def present_ranges(ranges: Sequence[OffsetRange], present: Iterable[TopicPartition], *, fail_on_data_loss: bool) -> list[OffsetRange]:
-    """Those of partitions that are there. What was deleted since its end was found is lost, too. Raises DataLossError."""
-    gone = {(r.topic, r.partition) for r in ranges}.difference(present)
+def present_groups(groups: Iterable[Group], present: Iterable[TopicPartition], *, fail_on_data_loss: bool) -> list[Group]:
+    """The same groups, some of them empty by now, with the ranges of partitions that are there. What was deleted since its end was found is lost, too.
+    Raises DataLossError."""
+    groups = list(groups)
+    gone = {(r.topic, r.partition) for group in groups for r in group}.difference(present)
     if gone:
         report_loss(_deleted(gone), fail_on_data_loss=fail_on_data_loss)
-    return [r for r in ranges if (r.topic, r.partition) not in gone]
+    return [tuple(r for r in group if (r.topic, r.partition) not in gone) for group in groups]
 
 
 def report_loss(text: str, *, fail_on_data_loss: bool) -> None:

@@ -53,8 +53,10 @@ def one_each(ranges: Iterable[OffsetRange]) -> list[Group]:
 def grouped(ranges: Sequence[OffsetRange], count: int, max_records: int | None = None) -> list[Group]:
     """The ranges in `count` groups, or fewer, that take about as long: the largest first, each to the group that has least.
 
-    The same ranges and numbers always give the same groups. max_records: no group has more offsets than this, unless a range alone has; there may be
-    more groups then.
+    The same ranges and numbers always give the same groups: micro-batches that checkpoints hold are divided by this when they are run again, and the number of
+    a group is what an exactly-once sink knows its rows by. So another way to group needs a mark beside the number in a checkpoint ("gkafka:tasks=2;by=...":
+    who does not know it refuses it), and this one stays for numbers without. max_records: no group has more offsets than this, unless a range alone has;
+    there may be more groups then.
     """
     groups: list[list[OffsetRange]] = [[] for _ in range(min(count, len(ranges)))]
     lightest = [(0, number) for number in range(len(groups))]

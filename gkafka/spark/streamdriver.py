@@ -21,13 +21,13 @@ from gkafka.spark.offsets import (
     TopicPartition,
     moves_with_the_end,
     name_list,
-    present_ranges,
+    present_groups,
     stream_ranges,
 )
 from gkafka.spark.options import SourceOptions
 from gkafka.spark.planner import Group, task_count
 
-__all__ = ["AvailableNowError", "StreamDriver"]
+__all__ = ["AvailableNowError", "NextBatch", "StreamDriver"]
 
 log = get_logger(__name__)
 
@@ -52,6 +52,14 @@ class Ends(NamedTuple):
 
     found: Offsets
     at: float
+
+
+class NextBatch(NamedTuple):
+    """Where the next batch ends, and what is to stand beside that in the checkpoint: to_spark() says what it is."""
+
+    end: Offsets
+    tasks: int | None
+    starts: Offsets
 
 
 class StreamDriver:
@@ -88,55 +96,67 @@ class StreamDriver:
             log.info("initial offsets: %s", offsets)
         return self._start.offsets
 
-    def next_end(self, start: Offsets | None, *, everything: bool, limit: int | None = None) -> Offsets:
-        """The end of the next batch; `start` itself if there is none now.
+    def next_batch(self, start: Offsets | None, *, everything: bool, limit: int | None = None) -> NextBatch:
+        """The end of the next batch, which is `start` itself if there is none now; and how it is to be divided.
 
         start: the end of the last batch that Spark has committed; None on Spark 4.0 and 4.1, which do not say: there it is that of the last batch that was
         planned, since one that fails ends the query. everything: caps do not count. limit: a cap other than maxOffsetsPerTrigger.
         """
         begin = start if start is not None else self._own_position()
         self._note_progress(begin)
+        is_first = self._first is not None
         first = self._first if moves_with_the_end(self._options.start) else None
         if first is not None and first.offsets.keys() <= first.ends:
             self._is_under_way = True
-            return begin
+            return NextBatch(begin, None, {})
         ends = self._ends_for(begin) if first is None else _first_ends(first, self._ends_for(begin))
         self._is_under_way, self._target_is_told = True, self._target is not None
-        if everything:
-            return ends
-        if self._is_too_early(begin, ends):
-            return begin
+        if not everything and self._is_too_early(begin, ends):
+            return NextBatch(begin, None, {})
+        starts = self._asked.earliest(ends.keys() - begin.keys())
+        begin = {**begin, **starts}
         limit = limit if limit is not None else self._stream.max_offsets
-        return ends if limit is None else rate_limit(limit, {**begin, **self._asked.earliest(ends.keys() - begin.keys())}, ends)
+        if limit is not None and not everything:
+            ends = rate_limit(limit, begin, ends)
+        if is_first:
+            starts = {at: begin[at] for at in ends.keys() & begin.keys()}
+        return NextBatch(ends, self._task_count(begin, ends), starts)
 
     def latest_known(self) -> Offsets | None:
         """The latest offsets, as the last batch's end was found from them; None if there are none."""
         known = self._target or (self._ends.found if self._ends is not None else self._start and self._start.offsets)
         return known or None
 
-    def task_count(self, start: Offsets | None, end: Offsets) -> int | None:
-        """Into how many tasks a new batch that ends there is to be divided; None: one for each partition. start: as next_end() had it."""
+    def _task_count(self, begin: Offsets, end: Offsets) -> int | None:
+        """Into how many tasks a new batch is to be divided; None: one for each partition."""
         if self._options.tasks is None:
             return None
-        begin = start if start is not None else self._own_position()
         return task_count(sum(max(0, offset - begin.get(at, 0)) for at, offset in end.items()), self._options.tasks)
 
-    def tasks(self, start: Offsets, end: Offsets, count: int | None) -> list[Group]:
-        """The Spark tasks of a batch, which was to have so many. Raises DataLossError, AvailableNowError, KafkaException."""
+    def tasks(self, start: Offsets, end: Offsets, count: int | None, starts: Offsets) -> list[Group]:
+        """The Spark tasks of a batch. count, starts: what stands beside its end. Raises DataLossError, AvailableNowError, KafkaException.
+
+        The ranges and their division are made of what the checkpoint says, not of what the cluster has by now: a batch that is run again has the same tasks
+        with the same numbers, by which an exactly-once sink knows what they have written. What is lost by now is left out of its task. Where the checkpoint
+        does not tell the starts (the JVM connector's, for one), the cluster is asked.
+        """
         # Spark 4.0 and 4.1 begin a restart with tasks(x, x): x is the end of the last batch in the log, committed or not. That is no batch, and who
         # has not asked for the initial offsets may yet do so, for a first batch that is planned again.
         planned_again, self._position = self._first, end
         self._is_under_way = self._start is not None
         if planned_again is not None:
             log.info("the first batch is planned again after a restart, with the end %s", end)
-            start = self._first_start(planned_again, end)
+            start = {**self._first_start(planned_again, end), **starts}
         if self._target_is_told:
             self._check_target(end)
-        added = self._asked.earliest(end.keys() - start.keys())
-        ranges = stream_ranges(start, end, added, fail_on_data_loss=self._options.fail_on_data_loss)
-        if ranges:  # a batch that is run again may be of a topic that is gone by now
-            ranges = present_ranges(ranges, self._present_partitions(), fail_on_data_loss=self._options.fail_on_data_loss)
-        return divided(self._options, ranges, count)
+        added = {at: starts[at] for at in (end.keys() - start.keys()) & starts.keys()}
+        added.update(self._asked.earliest(end.keys() - start.keys() - added.keys()))
+        fails = self._options.fail_on_data_loss
+        ranges = stream_ranges(start, end, added, fail_on_data_loss=fails)
+        groups = divided(self._options, ranges, count)
+        if groups:  # a batch that is run again may be of a topic that is gone by now
+            groups = present_groups(groups, self._present_partitions(), fail_on_data_loss=fails)
+        return groups
 
     def close(self) -> None:
         if self._commits is not None:
@@ -147,10 +167,9 @@ class StreamDriver:
     def _first(self) -> Start | None:
         """Where the query begins, if this call is about its first batch, as this process sees it first.
 
-        A checkpoint keeps the end of batch 0, but not its start: after a crash in it Spark asks for the initial offsets again, and of a partition that
-        begins where it ends that would be another one by then: what came in between would never be read. So batch 0 has nothing of such a partition,
-        and its end there is the start, which the checkpoint keeps. (The JVM connector keeps its initial offsets in a file of its own; the Python API
-        tells nobody where the checkpoint is.)
+        A checkpoint keeps the end of batch 0, but not its start: after a crash in it Spark asks for the initial offsets again, which may be others by then,
+        so that they stand beside the end. Of a partition that begins where it ends, batch 0 has nothing, and its end there is the start: so it is also
+        in a checkpoint without them. (The JVM connector keeps its initial offsets in a file of its own; the Python API tells nobody where the checkpoint is.)
         """
         return None if self._is_under_way else self._start
 

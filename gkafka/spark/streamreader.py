@@ -16,14 +16,13 @@ from pyspark.sql.types import StructType
 from gkafka.logs import get_logger
 from gkafka.spark.columns import check_columns, read_task
 from gkafka.spark.loading import nothing_collected
-from gkafka.spark.offsets import from_spark, tasks_of, to_spark
+from gkafka.spark.offsets import from_spark, starts_of, tasks_of, to_spark
 from gkafka.spark.options import parse_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from gkafka.spark.offsets import Offsets
-    from gkafka.spark.streamdriver import StreamDriver
+    from gkafka.spark.streamdriver import NextBatch, StreamDriver
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
@@ -64,18 +63,17 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """given: start and limit, since Spark 4.2. (An argument of any kind in the signature is how Spark learns that limits are honoured.)"""
         if not given:
             query = self._query(tells_start=False)
-            return self._end(query, self._planned, None, query.next_end(None, everything=False))
+            return self._end(self._planned, query.next_batch(None, everything=False))
         start, limit = given
         everything = isinstance(limit, ReadAllAvailable)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        query, begin = self._query(), from_spark(start)
-        return self._end(query, start, begin, query.next_end(begin, everything=everything, limit=most))
+        return self._end(start, self._query().next_batch(from_spark(start), everything=everything, limit=most))
 
-    def _end(self, query: StreamDriver, known: SparkOffset | None, start: Offsets | None, end: Offsets) -> SparkOffset:
+    def _end(self, known: SparkOffset | None, batch: NextBatch) -> SparkOffset:
         """Nothing new is the offset that is known, to the letter: Spark makes a batch of any other."""
-        if known is not None and from_spark(known) == end:
+        if known is not None and from_spark(known) == batch.end:
             return known
-        return to_spark(end, query.task_count(start, end))
+        return to_spark(*batch)
 
     def reportLatestOffset(self) -> SparkOffset | None:
         known = self._query().latest_known()
@@ -83,7 +81,8 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
         self._planned = end
-        return [InputPartition(task) for task in self._query().tasks(from_spark(start), from_spark(end), tasks_of(end))]
+        tasks = self._query().tasks(from_spark(start), from_spark(end), tasks_of(end), starts_of(end))
+        return [InputPartition(task) for task in tasks]
 
     def commit(self, end: SparkOffset) -> None:
         """Nothing: it comes one batch late, and never for the last. What latestOffset() begins with is what commitGroup commits."""

@@ -18,7 +18,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from gkafka.spark.offsets import TASKS
 from gkafka.spark.source import GKafkaDataSource
 
 Row = dict[str, Any]
@@ -121,7 +120,7 @@ class OldQuery(Query):
 def ends(told: str | dict[str, Any]) -> dict[str, Any]:
     """What an offset of a checkpoint says of partitions."""
     found: dict[str, Any] = json.loads(told) if isinstance(told, str) else told
-    return {topic: partitions for topic, partitions in found.items() if not topic.startswith(TASKS)}
+    return {topic: partitions for topic, partitions in found.items() if not topic.startswith("gkafka:")}
 
 
 def sent(value: Any) -> Any:

@@ -130,9 +130,8 @@ def test_partitions_share_requests_and_arrow_batches(cluster: MockCluster, readi
 
 
 def test_parts_of_one_partition_may_meet_in_a_task(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkafka.spark.planner.split", lambda ranges, *_: ranges)
     monkeypatch.setattr(
-        "gkafka.spark.driver.split", lambda ranges, *_: [r._replace(start=a, end=a + 15) for r in ranges for a in (0, 15) if r.size]
+        "gkafka.spark.driver.grouped", lambda ranges, *_: [tuple(r._replace(start=a, end=a + 15) for r in ranges for a in (0, 15))]
     )
     (task,) = reading(subscribe="many").tasks()
     assert len(task.value) == 2 * PARTITIONS

@@ -811,5 +811,6 @@ print(start, end, [row["value"] for batch in reader.read(task) for row in batch.
 def test_a_spark_without_limits_and_available_now_has_all_else(cluster: MockCluster) -> None:
     numbers(cluster, 3)
     done = subprocess.run([sys.executable, "-c", OLD_SPARK, cluster.bootstrap], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "{'t': {'0': 0}} {'gkafka:tasks=1': {}, 't': {'0': 2}} [b'0', b'1']"
+    end = {"gkafka:tasks=1": {}, 'gkafka:starts={"t":{"0":0}}': {}, "t": {"0": 2}}
+    assert done.stdout.strip() == f"{{'t': {{'0': 0}}}} {end} [b'0', b'1']"
     assert "this Spark reads one batch with Trigger.AvailableNow" in done.stderr

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,6 +33,7 @@ from gkafka.spark.update import STATELESS_AQE
 READING = ("latestOffset", "partitions", "partitions done", "reader")
 WRITING = ("writer", "before the end", "during the end", "after the end", "commit")
 """The end: EndTxn and its answer, or, without a transaction, the flush."""
+BEHIND = "task 0, behind the end of another"
 SENT_S = 0.2  # what a writer was given has left it by then
 
 
@@ -53,13 +55,20 @@ class Strike(NamedTuple):
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextlib.contextmanager
-    def around(self) -> Iterator[None]:
+    def around(self, task: int) -> Iterator[None]:
         """The end of what a task writes: the kill comes before, a few milliseconds after its beginning, or behind it."""
         self.at("before the end")
+        ended = Path(self.folder, "ended")
+        if self.point == BEHIND and task == 0:
+            while not ended.exists():
+                time.sleep(0.01)
+            self.at(BEHIND)
         soon = threading.Thread(target=self._soon) if self._is_now("during the end") else None
         if soon is not None:
             soon.start()
         yield
+        if self.point == BEHIND:
+            ended.touch()
         if soon is not None:
             soon.join()
         self.at("after the end")
@@ -132,10 +141,10 @@ class KilledWriter(GKafkaStreamWriter):
         batches = halved(iterator, self._strike, "writer")
         transactional = self._options.get("exactlyonce") == "transactional"
         place, name = (NativeProducer, "commit_transaction") if transactional else (sinktask, "settle")
-        real = getattr(place, name)
+        real, number = getattr(place, name), TaskContext.get().partitionId()
 
         def end(*given: Any) -> None:
-            with self._strike.around():
+            with self._strike.around(number):
                 real(*given)
 
         with patch.object(place, name, end):

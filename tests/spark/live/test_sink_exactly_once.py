@@ -1,16 +1,21 @@
-"""Tasks that write exactly once, on a real Kafka: attempts that overlap, die or hear nothing, and what read_committed shows of them."""
+"""Tasks that write exactly once, on a real Kafka: attempts that overlap, die or hear nothing, and what read_committed shows of them; and a stream whose first
+micro-batch is run again when some of its records are gone."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import Message, Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from gkafka.exceptions import KafkaException, KafkaTimeoutError
 from gkafka.nativeproducer import NativeProducer
@@ -18,7 +23,11 @@ from gkafka.spark.connections import close_all, connected
 from gkafka.spark.exactlyonce import Mark, Task, read_mark, write_once
 from gkafka.spark.sinkoptions import SinkOptions, parse_sink
 from gkafka.spark.sinktask import Tally
+from gkafka.spark.update import STATELESS_AQE
 from tests.live.kafka import KafkaCluster
+from tests.spark.live.killing import BEHIND, KilledDataSource, Strike, from_topic, to_topic
+from tests.spark.live.test_kills import NOW, PATIENCE_S, copied
+from tests.spark.live.test_oracle import delete_before
 
 ROOT = Path(__file__).resolve().parents[3]
 Read = Callable[..., list[Message]]
@@ -153,3 +162,40 @@ def test_a_worker_that_is_killed_is_replayed_exactly(sink: Sink, read: Read, poi
     assert died.returncode == -9
     assert sink.write([numbered(0)]).replayed is (point == "after")
     assert seen(read, sink) == list(range(ROWS))
+
+
+@pytest.fixture
+def killing(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.dataSource.register(KilledDataSource)
+    spark.conf.set(STATELESS_AQE, "false")
+    yield spark
+    spark.conf.unset(STATELESS_AQE)
+
+
+@pytest.mark.timeout(600)
+def test_a_first_micro_batch_that_is_run_again_when_records_are_gone_is_there_once(
+    killing: SparkSession, kafka: KafkaCluster, topic: Callable[..., str], read: Read, tmp_path: Path
+) -> None:
+    """Task 0 was killed, task 1 has written; what is left of the larger partition is by now smaller than the other, which has to stay task 1 all the same."""
+    source, copy = topic(), topic()
+    producer = Producer({"bootstrap.servers": kafka.hosts, "linger.ms": 5})
+    for partition, count in enumerate((45_000, 40_000)):
+        for _ in range(count):
+            producer.produce(source, b"v", partition=partition)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def begin(kill: str) -> StreamingQuery:
+        frame = from_topic(killing, kafka.hosts, source, tasks="2", failOnDataLoss="false")
+        return to_topic(frame, tmp_path, kafka.hosts, copy, "transactional", kill=kill, trigger=NOW)
+
+    strike = Strike(BEHIND, 1, 0, str(tmp_path))
+    killed = begin("|".join(map(str, strike)))
+    with pytest.raises(StreamingQueryException):
+        assert killed.awaitTermination(PATIENCE_S), killed.status
+    assert strike.fallen.exists(), killed.exception()
+    assert copied(read(copy)) == Counter((1, offset) for offset in range(40_000))
+    delete_before(kafka, source, 20_000)
+    query = begin("")
+    assert query.awaitTermination(PATIENCE_S), query.status
+    assert copied(read(copy)) == Counter([*((0, offset) for offset in range(20_000, 45_000)), *((1, offset) for offset in range(40_000))])
