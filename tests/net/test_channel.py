@@ -952,25 +952,31 @@ def test_a_request_gives_up_in_time_while_its_connection_connects(handler: Handl
 
 
 # -- a hub that stood still
-def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue() -> None:
+def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the reader's limit comes first, or that of who waits for the result."""
+    monkeypatch.setattr("gkafka.net.channel.LONGEST_GREENLET_WAIT_S", 100.0)
     handler = GEventHandler()
+    answers: list[Any] = []
     with MockCluster(topics={"t": 1}) as cluster:
-        made = channel(handler, cluster)
-        made.wait_open(soon(60))
-        answers: list[Any] = []
-        cluster.on("Metadata", held := Held(), times=1)
-        future = made.request(metadata(), timeout_s=5)
-        waiting = handler.spawn(lambda: answers.append(future.result(5.5)))
-        handler.sleep(0)  # both limits are set: what a busy machine takes until here is no time in which the hub stood still
+        cluster.on("Metadata", held := Held(), times=2)
+        made = [channel(handler, cluster) for _ in range(2)]
+        waiting = []
+        for each, limit_s, wait_s in zip(made, (5.0, 5.1), (5.1, 5.0), strict=True):
+            each.wait_open(soon(60))
+            future = each.request(metadata(), timeout_s=limit_s)
+            waiting.append(handler.spawn(lambda future=future, wait_s=wait_s: answers.append(future.result(wait_s))))
+        handler.sleep(0)  # now all limits are set, and have not passed
         held.released = True
         deadline = now() + WAIT_S
-        while not select.select([made._stream.fileno()], [], [], 0)[0]:  # type: ignore[union-attr]
-            assert now() < deadline, "the answer does not come"
+        for each in made:
+            while not select.select([each._stream.fileno()], [], [], 0)[0]:  # type: ignore[union-attr]
+                assert now() < deadline, "the answer does not come"
         busy(6)
-        waiting.join(60)
-        assert [type(answer) for answer in answers] == [MetadataResponse]
-        assert not made.closed
-        made.close()
+        assert [worker.join(60) for worker in waiting] == [True, True]
+        assert [type(answer) for answer in answers] == [MetadataResponse] * 2
+        for each in made:
+            assert not each.closed
+            each.close()
 
 
 def test_a_silent_broker_is_given_up_soon_after_the_hub_stood_still() -> None:
