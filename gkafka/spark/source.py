@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gkafka.logs import get_logger
-from gkafka.spark.columns import FIELDS, check_columns, kafka_schema, read_task
+from gkafka.spark.columns import FIELDS, Task, check_columns, kafka_schema, read_task
 from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import parse, parse_either
 
@@ -99,7 +99,8 @@ class GKafkaReader(DataSourceReader):
         check_columns(self._schema)
         if options.push_filters and FILTERS is None:
             log.warning("pushFilters has no effect: this Spark hands no filters to a Python source; 4.1 and newer do")
-        return [InputPartition(task) for task in plan(options, self._comparisons)]
+        tasks, topic_ids = plan(options, self._comparisons)
+        return [Task(task, topic_ids) for task in tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_task(parse(self._options), self._schema, partition)
