@@ -334,7 +334,7 @@ class KafkaClient:
             max_wait_ms=max_wait_ms,
             timeout=timeout,
             max_total_bytes=max_total_bytes,
-            topic_ids=topic_ids or {},
+            topic_ids={} if topic_ids is None else topic_ids,
         )
 
     def _deadline(self, timeout: float | None) -> float:

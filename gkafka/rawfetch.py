@@ -9,7 +9,7 @@ from uuid import UUID
 
 from gkafka import records
 from gkafka.broker import Broker
-from gkafka.checks import check_count, check_isolation, check_offset, check_partition, check_topic_name
+from gkafka.checks import check_count, check_isolation, check_mapping, check_offset, check_partition, check_topic_id, check_topic_name
 from gkafka.cluster import address_of
 from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.core.backoff import Retry
@@ -120,7 +120,9 @@ class RawFetcher:
         topic_id: UUID | None,
     ) -> Iterator[RawFetch]:
         """See KafkaClient.fetch_stream. timeout: seconds without progress before KafkaTimeoutError."""
-        reader = Reader(self._cluster, topic, partition, max_bytes, isolation, max_wait_ms, 1, topic_id or NO_TOPIC_ID)
+        reader = Reader(
+            self._cluster, topic, partition, max_bytes, isolation, max_wait_ms, 1, NO_TOPIC_ID if topic_id is None else topic_id
+        )
         with self._role() as role:
             yield from reader.stream(role, start, end, timeout)
 
@@ -137,6 +139,7 @@ class RawFetcher:
     ) -> Iterator[tuple[int, RawFetch | UnknownTopicError | None]]:
         """See KafkaClient.fetch_streams."""
         asked = [Span(*span) for span in spans]
+        topic_ids = check_mapping("topic_ids", topic_ids, '{"orders": uuid.UUID(...)}')
         readers = [
             Reader(self._cluster, span.topic, span.partition, max_bytes, isolation, max_wait_ms, 1, topic_ids.get(span.topic, NO_TOPIC_ID))
             for span in asked
@@ -176,7 +179,7 @@ class Reader:
         topic_id: UUID = NO_TOPIC_ID,
     ) -> None:
         self._cluster, self._handler = cluster, cluster.handler
-        self.topic_id = topic_id  # that it has to be; NO_TOPIC_ID: whatever has the name
+        self.topic_id = check_topic_id("topic_id", topic_id)  # that it has to be; NO_TOPIC_ID: whatever has the name
         self._topic, self._partition = check_topic_name(topic), check_partition("partition", partition)
         self.most_bytes = max(1, cluster.config.max_response_bytes - FRAME_BYTES)
         self.max_bytes = min(check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes), self.most_bytes)
