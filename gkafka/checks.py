@@ -12,6 +12,7 @@ from math import isfinite, isnan
 from numbers import Real
 from operator import index
 from typing import Any
+from uuid import UUID
 
 from gkafka.common import IsolationLevel
 from gkafka.exceptions import ConfigurationError, InvalidTopic
@@ -31,6 +32,7 @@ __all__ = [
     "check_time",
     "check_time_left",
     "check_timestamp",
+    "check_topic_id",
     "check_topic_name",
     "is_topic_name",
     "milliseconds",
@@ -172,6 +174,13 @@ def check_text(name: str, value: Any) -> str:
     if length > MAX_STRING:
         raise ConfigurationError(f"{name}={text[:40]!r}...: holds {length} bytes, must hold {MAX_STRING} or fewer")
     return text
+
+
+def check_topic_id(name: str, value: Any) -> UUID:
+    """The id of a topic, as admin().describe_topics() tells it."""
+    if not isinstance(value, UUID):
+        raise refused(name, value, f"must be a uuid.UUID, not {type(value).__name__}")
+    return value
 
 
 def check_mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:

@@ -35,10 +35,12 @@ from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopics
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from uuid import UUID
 
     from gkafka.admin import Admin
     from gkafka.clientproperties import Properties
     from gkafka.consumer import Consumer
+    from gkafka.exceptions import UnknownTopicError
     from gkafka.nativeproducer import NativeProducer
     from gkafka.rawfetch import RawFetch, RawFetcher
 
@@ -295,10 +297,16 @@ class KafkaClient:
         isolation: IsolationLevel | int | None = None,
         max_wait_ms: int = 500,
         timeout: float | None = None,
+        topic_id: UUID | None = None,
     ) -> Iterator[RawFetch]:
-        """fetch_raw() from start until the position reaches end; the next fetch is sent before an answer is handed out."""
+        """fetch_raw() from start until the position reaches end; the next fetch is sent before an answer is handed out.
+
+        topic_id: as `admin().describe_topics()` tells it; a topic that was deleted and made again is an UnknownTopicError then, where brokers know ids (2.8).
+        """
         _check_timeout(timeout)
-        return self._raw_fetcher().stream(topic, partition, start, end, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout)
+        return self._raw_fetcher().stream(
+            topic, partition, start, end, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout, topic_id=topic_id
+        )
 
     def fetch_streams(
         self,
@@ -308,15 +316,26 @@ class KafkaClient:
         isolation: IsolationLevel | int | None = None,
         max_wait_ms: int = 500,
         timeout: float | None = None,
-    ) -> Iterator[tuple[int, RawFetch | None]]:
+        max_total_bytes: int | None = None,
+        topic_ids: Mapping[str, UUID] | None = None,
+    ) -> Iterator[tuple[int, RawFetch | UnknownTopicError | None]]:
         """fetch_stream() of several ranges, (topic, partition, start, end), whose partitions share the requests to each broker.
 
-        Yields (number of the range, what came); those of one range in order. (number, None) where a range met what needs more than the next fetch, as an error or
-        a gap: nothing more comes of it, and fetch_stream() from where it stood goes on. max_bytes: of a partition in an answer. timeout: seconds for the
-        topics to be known.
+        Yields (number of the range, what came); those of one range in order. Behind them (number, None) where a range met what needs more than the next fetch,
+        as an error or a gap: fetch_stream() from where it stood goes on. (number, UnknownTopicError) where no broker knows the topic after some seconds, or none by
+        its id in topic_ids. max_bytes: of a partition in an answer. max_total_bytes: of all of an answer, but for the first record; None is 8 MiB, or max_bytes if
+        that is more. timeout: seconds for the topics to be known.
         """
         _check_timeout(timeout)
-        return self._raw_fetcher().streams(spans, max_bytes, isolation, max_wait_ms=max_wait_ms, timeout=timeout)
+        return self._raw_fetcher().streams(
+            spans,
+            max_bytes,
+            isolation,
+            max_wait_ms=max_wait_ms,
+            timeout=timeout,
+            max_total_bytes=max_total_bytes,
+            topic_ids={} if topic_ids is None else topic_ids,
+        )
 
     def _deadline(self, timeout: float | None) -> float:
         _check_timeout(timeout)

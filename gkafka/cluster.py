@@ -541,7 +541,7 @@ class Cluster:
                 if self.metadata.topic(name) is None:
                     self.metadata.forget_topic(name)  # nobody waits for it any more: other topics' requests need not name it
 
-    def look_for_topics(self, names: Iterable[str], patience_s: float) -> list[KafkaException]:
+    def look_for_topics(self, names: Iterable[str], patience_s: float, deadline: float | None = None) -> list[KafkaException]:
         """Ask for all of them at once, and take them into the interest. Returns an UnknownTopicError for each that is not there after patience_s, in which
         a broker may make it. Raises another error of a broker, or KafkaTimeoutError.
         """
@@ -562,7 +562,7 @@ class Cluster:
                     raise self._topic_error(name, error)
             return not unknown or (None not in told and self.metadata.version > version and self._handler.monotonic() >= patience)
 
-        self._wait(settled, self._deadline(None), f"topics {', '.join(names)}")
+        self._wait(settled, self._deadline(None) if deadline is None else deadline, f"topics {', '.join(names)}")
         found = [(name, self.metadata.topic_error(name)) for name in missing()]
         return [self._topic_error(name, error) for name, error in found if error is not None]
 

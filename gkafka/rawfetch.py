@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from gkafka import records
 from gkafka.broker import Broker
-from gkafka.checks import check_count, check_isolation, check_offset, check_partition, check_topic_name
+from gkafka.checks import check_count, check_isolation, check_mapping, check_offset, check_partition, check_topic_id, check_topic_name
 from gkafka.cluster import address_of
 from gkafka.common import IsolationLevel, TopicPartition
 from gkafka.core.backoff import Retry
 from gkafka.core.fetcher import FRAME_BYTES, IDLE, wider
-from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError, Stale, error_for
+from gkafka.core.metadata import NO_TOPIC_ID
+from gkafka.exceptions import (
+    InconsistentTopicId,
+    KafkaException,
+    KafkaTimeoutError,
+    ProtocolError,
+    Stale,
+    UnknownTopicError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    error_for,
+)
 from gkafka.logs import get_logger
 from gkafka.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -24,9 +36,10 @@ __all__ = ["RawFetch", "RawFetcher", "Span"]
 
 log = get_logger(__name__)
 
+GONE = (UnknownTopicOrPartition, UnknownTopicId, InconsistentTopicId)
 DEFAULT_BYTES = 1 << 20
 TOGETHER_BYTES = 8 << 20
-"""Of an answer for several partitions, if a partition alone may not have more."""
+"""Of an answer for several partitions, where nobody says how much, if a partition alone may not have more."""
 
 
 class RawFetch(NamedTuple):
@@ -104,9 +117,12 @@ class RawFetcher:
         *,
         max_wait_ms: int,
         timeout: float | None,
+        topic_id: UUID | None,
     ) -> Iterator[RawFetch]:
         """See KafkaClient.fetch_stream. timeout: seconds without progress before KafkaTimeoutError."""
-        reader = Reader(self._cluster, topic, partition, max_bytes, isolation, max_wait_ms, 1)
+        reader = Reader(
+            self._cluster, topic, partition, max_bytes, isolation, max_wait_ms, 1, NO_TOPIC_ID if topic_id is None else topic_id
+        )
         with self._role() as role:
             yield from reader.stream(role, start, end, timeout)
 
@@ -118,11 +134,17 @@ class RawFetcher:
         *,
         max_wait_ms: int,
         timeout: float | None,
-    ) -> Iterator[tuple[int, RawFetch | None]]:
+        max_total_bytes: int | None,
+        topic_ids: Mapping[str, UUID],
+    ) -> Iterator[tuple[int, RawFetch | UnknownTopicError | None]]:
         """See KafkaClient.fetch_streams."""
         asked = [Span(*span) for span in spans]
-        readers = [Reader(self._cluster, span.topic, span.partition, max_bytes, isolation, max_wait_ms, 1) for span in asked]
-        streams = Streams(self._cluster, asked, readers)
+        topic_ids = check_mapping("topic_ids", topic_ids, '{"orders": uuid.UUID(...)}')
+        readers = [
+            Reader(self._cluster, span.topic, span.partition, max_bytes, isolation, max_wait_ms, 1, topic_ids.get(span.topic, NO_TOPIC_ID))
+            for span in asked
+        ]
+        streams = Streams(self._cluster, asked, readers, max_total_bytes)
         with self._role() as role:
             yield from streams.run(role, timeout)
 
@@ -154,8 +176,10 @@ class Reader:
         isolation: IsolationLevel | int | None,
         max_wait_ms: int,
         min_bytes: int,
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> None:
         self._cluster, self._handler = cluster, cluster.handler
+        self.topic_id = check_topic_id("topic_id", topic_id)  # that it has to be; NO_TOPIC_ID: whatever has the name
         self._topic, self._partition = check_topic_name(topic), check_partition("partition", partition)
         self.most_bytes = max(1, cluster.config.max_response_bytes - FRAME_BYTES)
         self.max_bytes = min(check_count("max_bytes", DEFAULT_BYTES if max_bytes is None else max_bytes), self.most_bytes)
@@ -224,9 +248,17 @@ class Reader:
     def send(self, role: tuple[str, int], offset: int, deadline: float) -> tuple[Any, str]:
         """Ask the leader; returns the future of its answer, and which broker it is (host:port)."""
         broker: Broker = self._cluster.wait_for_leader(self._topic, self._partition, deadline)
-        topic_id = self._cluster.metadata.topic_id(self._topic)
-        topics = [FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[self.part(offset)])]
+        if self.topic_id != NO_TOPIC_ID and made_again(self._cluster, {self._topic: self.topic_id}):
+            if error := look_for(self._cluster, {self._topic: self.topic_id}, deadline).get(self._topic):
+                raise error
+            broker = self._cluster.wait_for_leader(self._topic, self._partition, deadline)
+        topics = [FetchTopic(topic=self._topic, topic_id=self.asked_id, partitions=[self.part(offset)])]
         return broker.channel(role).request(self.request(topics, self.max_bytes), timeout_s=self.timeout_s), address_of(broker)
+
+    @property
+    def asked_id(self) -> UUID:
+        """Of the topic, as requests tell it."""
+        return self.topic_id if self.topic_id != NO_TOPIC_ID else self._cluster.metadata.topic_id(self._topic)
 
     def part(self, offset: int) -> FetchPartition:
         """What a request for this partition says of it."""
@@ -278,6 +310,49 @@ class Reader:
         )
 
 
+def made_again(cluster: Cluster, topic_ids: Mapping[str, UUID]) -> list[str]:
+    """Those of the topics that are known by another id than this; NO_TOPIC_ID is none, as with brokers before 2.8."""
+    known = cluster.metadata.topic_id
+    return [name for name, wanted in topic_ids.items() if NO_TOPIC_ID != wanted != known(name) != NO_TOPIC_ID]
+
+
+def look_for(cluster: Cluster, topic_ids: Mapping[str, UUID], deadline: float, *, anew: bool = False) -> dict[str, UnknownTopicError]:
+    """Have metadata of all these topics, with one request. anew: those that are known may be out of date.
+
+    Returns an error for each that is not there, or has another id, after some seconds in which all brokers may learn of it: all are waited for together. Other errors
+    are left for those who ask for a partition.
+    """
+    if not topic_ids:
+        return {}
+    now, metadata = cluster.handler.monotonic(), cluster.metadata
+    patience_s = deadline - now if cluster.topic_patience_s is None else min(deadline - now, cluster.topic_patience_s)
+    version, doubtful = metadata.version, anew or bool(made_again(cluster, topic_ids))
+    if doubtful:
+        metadata.invalidate()
+
+    def settled() -> bool:
+        """A broker may tell for a while of what was there before."""
+        if metadata.version == version:
+            return False
+        if made_again(cluster, topic_ids) and cluster.handler.monotonic() < now + patience_s:
+            metadata.invalidate()
+            return False
+        return True
+
+    found: dict[str, UnknownTopicError] = {}
+    with contextlib.suppress(KafkaException):
+        if doubtful:
+            cluster._wait(settled, deadline, "the topics' ids")
+        for error in cluster.look_for_topics(topic_ids, max(0.0, now + patience_s - cluster.handler.monotonic()), deadline):
+            if isinstance(error, UnknownTopicError) and error.topic is not None:
+                found[error.topic] = error
+                metadata.forget_topic(error.topic)  # other topics' requests need not name it
+    for name in made_again(cluster, topic_ids):
+        text = f"topic {name!r} was deleted and made again: its id is {metadata.topic_id(name)}, and was to be {topic_ids[name]}"
+        found[name] = UnknownTopicError(text, topic=name, api="Metadata")
+    return found
+
+
 class Asked(NamedTuple):
     """A request of several ranges. answer: its future, None if it could not be sent. numbers: of the ranges, in its order."""
 
@@ -289,21 +364,24 @@ class Streams:
     """Several ranges at once: one request asks a broker for all of its partitions.
 
     Here goes on what meets nothing unusual. A range that needs more than that, as one with an error, a gap at its end or a record that does not fit, is left
-    where it stands, for a `Reader` to go on with.
+    where it stands, for a `Reader` to go on with. Topics that are not there are found out together, before the first request and behind the last.
     """
 
-    def __init__(self, cluster: Cluster, spans: Sequence[Span], readers: Sequence[Reader]) -> None:
+    def __init__(self, cluster: Cluster, spans: Sequence[Span], readers: Sequence[Reader], max_total_bytes: int | None) -> None:
         self._cluster, self._spans, self._readers = cluster, spans, readers
+        self._total_bytes = None if max_total_bytes is None else check_count("max_total_bytes", max_total_bytes)
         self._at = [check_offset("start", span.start) for span in spans]
         for span in spans:
             check_offset("end", span.end)
+        self._doubtful: set[str] = set()  # topics that may not be there any more
 
-    def run(self, role: tuple[str, int], timeout: float | None) -> Iterator[tuple[int, RawFetch | None]]:
-        """(number of the range, what came), or (number, None) where it is left."""
-        waiting, left = self._by_leader(timeout)
+    def run(self, role: tuple[str, int], timeout: float | None) -> Iterator[tuple[int, RawFetch | UnknownTopicError | None]]:
+        """(number of the range, what came), or (number, None) where it is left, or (number, error) where its topic is not there."""
+        wanted = [number for number, span in enumerate(self._spans) if span.start < span.end]
+        lost = self._look(wanted, timeout)
+        waiting, left = self._by_leader(number for number in wanted if number not in lost)
         sent = {broker: self._send(role, broker, numbers) for broker, numbers in waiting.items()}
-        for number in left:
-            yield number, None
+        failed: list[int] = []
         while sent:
             for broker in list(sent):
                 asked = sent.pop(broker)
@@ -314,19 +392,25 @@ class Streams:
                 numbers = [n for n in sorted(asked.numbers, key=served.__contains__) if n not in done]
                 if numbers:
                     sent[broker] = self._send(role, broker, numbers)
-                yield from found
+                failed += [number for number, raw in found if raw is None]
+                yield from ((number, raw) for number, raw in found if raw is not None)
+        lost.update(self._look([number for number in failed if self._spans[number].topic in self._doubtful], timeout))
+        for number in sorted({*left, *failed, *lost}):
+            yield number, lost.get(number)
 
-    def _by_leader(self, timeout: float | None) -> tuple[dict[Broker, list[int]], list[int]]:
+    def _look(self, numbers: Sequence[int], timeout: float | None) -> dict[int, UnknownTopicError]:
+        """Those of the ranges whose topic is not there."""
+        topic_ids = {self._spans[number].topic: self._readers[number].topic_id for number in numbers}
+        errors = look_for(self._cluster, topic_ids, self._cluster._deadline(timeout), anew=not self._doubtful.isdisjoint(topic_ids))
+        return {number: errors[topic] for number in numbers if (topic := self._spans[number].topic) in errors}
+
+    def _by_leader(self, numbers: Iterable[int]) -> tuple[dict[Broker, list[int]], list[int]]:
         """The ranges by who is to be asked for them, and those that nobody can be: a partition stands in a request once."""
         waiting: dict[Broker, list[int]] = {}
         left: list[int] = []
         seen: set[tuple[str, int]] = set()
-        for topic in dict.fromkeys(span.topic for span in self._spans):
-            with contextlib.suppress(KafkaException):  # who goes on with its partitions meets it
-                self._cluster.wait_for_topic(topic, self._cluster._deadline(timeout))
-        for number, span in enumerate(self._spans):
-            if span.start >= span.end:
-                continue
+        for number in numbers:
+            span = self._spans[number]
             leader = self._cluster.metadata.leader(span.topic, span.partition)
             broker = self._cluster._brokers.get(leader[0]) if leader is not None else None
             if broker is None or (span.topic, span.partition) in seen:
@@ -344,13 +428,13 @@ class Streams:
         topics = [
             FetchTopic(
                 topic=name,
-                topic_id=self._cluster.metadata.topic_id(name),
+                topic_id=self._readers[some[0]].asked_id,
                 partitions=[self._readers[number].part(self._at[number]) for number in some],
             )
             for name, some in by_topic.items()
         ]
         reader = self._readers[in_order[0]]
-        room = min(reader.most_bytes, max(TOGETHER_BYTES, reader.max_bytes))
+        room = min(reader.most_bytes, self._total_bytes or max(TOGETHER_BYTES, reader.max_bytes))
         try:
             return Asked(broker.channel(role).request(reader.request(topics, room), timeout_s=reader.timeout_s), in_order)
         except KafkaException as exc:
@@ -371,7 +455,7 @@ class Streams:
         except KafkaException as exc:
             log.debug("%d partitions of %s: %s", len(numbers), address_of(broker), exc)
             return [(number, None) for number in numbers]
-        names = {self._cluster.metadata.topic_id(span.topic): span.topic for span in map(self._spans.__getitem__, numbers)}
+        names = {self._readers[number].asked_id: self._spans[number].topic for number in numbers}
         there = {
             (topic.topic or names.get(topic.topic_id), data.partition_index): data
             for topic in response.responses
@@ -393,8 +477,13 @@ class Streams:
         if data is None:
             return None
         span, at = self._spans[number], self._at[number]
+        if made_again(self._cluster, {span.topic: self._readers[number].topic_id}):
+            self._doubtful.add(span.topic)
+            return None
         try:
             return self._readers[number].result(data, at, {**about, "topic": span.topic, "partition": span.partition, "offset": at})
         except KafkaException as exc:
             log.debug("%s-%d is left at offset %d: %s", span.topic, span.partition, at, exc)
+            if isinstance(exc, GONE):
+                self._doubtful.add(span.topic)
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
@@ -13,11 +13,13 @@ from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import SourceOptions
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     import pyarrow as pa  # type: ignore[import-untyped]
 
     from gkafka.spark.planner import Group
 
-__all__ = ["FIELDS", "check_columns", "kafka_schema", "read_task"]
+__all__ = ["FIELDS", "Task", "check_columns", "kafka_schema", "read_task"]
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 FIELDS = {
@@ -53,6 +55,14 @@ def check_columns(schema: StructType) -> None:
             )
 
 
+class Task(InputPartition):
+    """What a Spark task reads, and the ids of its topics when that was planned, as far as brokers tell them."""
+
+    def __init__(self, value: Group, topic_ids: Mapping[str, UUID]) -> None:
+        super().__init__(value)
+        self.topic_ids = {topic: topic_ids[topic] for topic in dict.fromkeys(each.topic for each in value) if topic in topic_ids}
+
+
 def read_task(options: SourceOptions, schema: StructType, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     """The batches of a Spark task, in a worker."""
     task: Group = partition.value if partition is not None else ()  # what Spark makes of an empty list of partitions
@@ -63,4 +73,5 @@ def read_task(options: SourceOptions, schema: StructType, partition: InputPartit
 
     keep_loaded()
     not_null = [column.name for column in schema.fields if not column.nullable]
-    yield from read(options, task, schema.fieldNames(), not_null)
+    topic_ids = partition.topic_ids if isinstance(partition, Task) else {}
+    yield from read(options, task, schema.fieldNames(), not_null, topic_ids)

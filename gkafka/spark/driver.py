@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from gkafka.admin.requests import metadata_request
 from gkafka.client import KafkaClient
@@ -36,8 +37,11 @@ T = TypeVar("T")
 Named = str | TopicPartition
 
 
-def plan(options: SourceOptions, comparisons: Sequence[Comparison] = ()) -> list[Group]:
-    """The Spark tasks of a batch read, with offsets that are fixed from here on. comparisons: that hold of all rows that count. Raises KafkaException."""
+def plan(options: SourceOptions, comparisons: Sequence[Comparison] = ()) -> tuple[list[Group], dict[str, UUID]]:
+    """The Spark tasks of a batch read, with offsets that are fixed from here on, and the ids of the topics. comparisons: that hold of all rows that count.
+
+    Raises KafkaException.
+    """
     for warning in options.warnings:
         log.warning("%s", warning)
     asked = Asked(options)
@@ -48,7 +52,7 @@ def plan(options: SourceOptions, comparisons: Sequence[Comparison] = ()) -> list
     count = None if options.tasks is None else task_count(sum(r.size for r in ranges), options.tasks)
     tasks = divided(options, ranges, count)
     log.info("%d tasks for %d partitions: %s", len(tasks), len(ranges), "; ".join(", ".join(map(str, task[:100])) for task in tasks[:100]))
-    return tasks
+    return tasks, asked.topic_ids
 
 
 def divided(options: SourceOptions, ranges: Iterable[OffsetRange], count: int | None) -> list[Group]:
@@ -77,12 +81,14 @@ class Asked:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._gone: frozenset[Named] = frozenset()  # what the options name and is certain not to be there
+        self.topic_ids: dict[str, UUID] = {}
+        """Of the topics that were found last, where brokers know ids."""
 
     def both_ends(self) -> tuple[Offsets, Offsets]:
         """Where a batch read begins and ends."""
 
         def attempt(client: KafkaClient) -> tuple[Offsets, Offsets]:
-            partitions = _partitions(client, self._options)
+            partitions = self._found(client)
             start = self._resolve(client, self._options.start, partitions, starting=True)
             return start, self._resolve(client, self._options.end, partitions, starting=False)
 
@@ -98,7 +104,7 @@ class Asked:
                 ends.update(at for at, timestamp in wanted.items() if timestamp == OffsetType.LATEST)
                 return self._list_offsets(client, wanted)
 
-            found = resolve(self._options.start, _partitions(client, self._options), list_offsets, starting=True)
+            found = resolve(self._options.start, self._found(client), list_offsets, starting=True)
             return Start(found, frozenset(ends))
 
         return self._tried("the first offsets", attempt)
@@ -106,17 +112,17 @@ class Asked:
     def partitions(self, *, missing_ok: bool) -> list[TopicPartition]:
         """Those that the options name. missing_ok: leave out what is not there (any more), once that is certain; else it is an error."""
         if missing_ok:
-            found = self._tried("partitions", lambda client: _partitions(client, self._options, missing_ok=True))
+            found = self._tried("partitions", lambda client: self._found(client, missing_ok=True))
             missing = _missing(self._options.topics, found)
             if missing <= self._gone:  # nothing, but for what has been looked for in vain before
                 self._gone = missing
                 return found
         try:
-            return self._tried("partitions", lambda client: _partitions(client, self._options))
+            return self._tried("partitions", lambda client: self._found(client))
         except (UnknownTopicOrPartition, MissingPartitionsError):
             if not missing_ok:
                 raise
-        found = self._tried("partitions", lambda client: _partitions(client, self._options, missing_ok=True))
+        found = self._tried("partitions", lambda client: self._found(client, missing_ok=True))
         self._gone = _missing(self._options.topics, found)
         return found
 
@@ -140,6 +146,16 @@ class Asked:
         )
 
     # -- with a client -----------------------------------------------------------------------------------------------------
+    def _found(self, client: KafkaClient, *, missing_ok: bool = False) -> list[TopicPartition]:
+        topics = self._options.topics
+        self.topic_ids, partitions = {}, []
+        for described in _described(client, _names(topics)):
+            if _matches(described, topics.pattern) if isinstance(topics, SubscribePattern) else _is_there(client, described, missing_ok):
+                partitions += _all_of(described)
+                if described.topic_id.int:
+                    self.topic_ids[described.name or ""] = described.topic_id
+        return _assigned(topics.partitions, partitions, missing_ok) if isinstance(topics, Assign) else partitions
+
     def _resolve(self, client: KafkaClient, limit: Limit, partitions: Collection[TopicPartition], *, starting: bool) -> Offsets:
         return resolve(limit, partitions, lambda wanted: self._list_offsets(client, wanted), starting=starting)
 
@@ -174,13 +190,11 @@ class MissingPartitionsError(ConfigurationError):
 
 
 # -- which partitions --------------------------------------------------------------------------------------------------
-def _partitions(client: KafkaClient, options: SourceOptions, *, missing_ok: bool = False) -> list[TopicPartition]:
-    topics = options.topics
+def _names(topics: Subscribe | SubscribePattern | Assign) -> Iterable[str] | None:
+    """None: all are looked at."""
     if isinstance(topics, SubscribePattern):
-        return [at for described in _described(client, None) if _matches(described, topics.pattern) for at in _all_of(described)]
-    names = topics.topics if isinstance(topics, Subscribe) else dict.fromkeys(topic for topic, _ in topics.partitions)
-    found = [at for described in _described(client, names) if _is_there(client, described, missing_ok) for at in _all_of(described)]
-    return _assigned(topics.partitions, found, missing_ok) if isinstance(topics, Assign) else found
+        return None
+    return topics.topics if isinstance(topics, Subscribe) else dict.fromkeys(topic for topic, _ in topics.partitions)
 
 
 def _missing(topics: Subscribe | SubscribePattern | Assign, found: Iterable[TopicPartition]) -> frozenset[Named]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from gkafka import records
 from gkafka.client import KafkaClient
@@ -36,31 +37,47 @@ log = get_logger(__name__)
 MOST_MILLISECONDS = ((1 << 63) - 1) // 1000  # what Spark's timestamps, in microseconds, can hold
 
 
-def read(options: SourceOptions, group: Group, columns: Sequence[str], not_null: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+def read(
+    options: SourceOptions,
+    group: Group,
+    columns: Sequence[str],
+    not_null: Collection[str] = (),
+    topic_ids: Mapping[str, UUID] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """The records of some ranges as batches of these columns, those of a partition in offset order.
 
-    not_null: those of them that Spark was told are never null; the schema of the batches has to say the same.
+    not_null: those of them that Spark was told are never null; the schema of the batches has to say the same. topic_ids: of the topics that were planned: one
+    that was made again has other records, which are none of these.
 
     Raises CorruptRecordError naming topic, partition and offset, DataLossError, KafkaTimeoutError and other KafkaException.
     """
+    ids = topic_ids or {}
     decoders = [Decoder(options, task, columns, not_null) for task in group]
     with connected(options.kafka) as client:
+        readers = [RangeReader(client, options, task, ids.get(task.topic)) for task in group]
         if len(group) == 1:
-            yield from _alone(client, options, group[0], decoders[0])
+            yield from _alone(readers[0], decoders[0])
         else:
-            yield from _together(client, options, group, decoders)
+            yield from _together(client, options, group, readers, decoders, ids)
 
 
-def _alone(client: KafkaClient, options: SourceOptions, task: OffsetRange, decoder: Decoder) -> Iterator[pa.RecordBatch]:
-    for chunk in RangeReader(client, options, task).chunks():
+def _alone(reader: RangeReader, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+    for chunk in reader.chunks():
         yield from decoder.batches(chunk)
 
 
-def _together(client: KafkaClient, options: SourceOptions, group: Group, decoders: Sequence[Decoder]) -> Iterator[pa.RecordBatch]:
+def _together(
+    client: KafkaClient,
+    options: SourceOptions,
+    group: Group,
+    readers: Sequence[RangeReader],
+    decoders: Sequence[Decoder],
+    topic_ids: Mapping[str, UUID],
+) -> Iterator[pa.RecordBatch]:
     """Ranges that share fetches and Arrow batches. One that meets anything unusual is read alone from there on, behind the others."""
     chunks = [Chunk(task.start) for task in group]
     positions = [task.start for task in group]
-    left: list[int] = []
+    left: dict[int, UnknownTopicError | None] = {}
     rows = size = 0
     kafka = options.kafka
     streams = client.fetch_streams(
@@ -69,6 +86,8 @@ def _together(client: KafkaClient, options: SourceOptions, group: Group, decoder
         isolation=kafka.isolation,
         max_wait_ms=kafka.fetch_wait_ms,
         timeout=options.poll_timeout_ms / 1000,
+        max_total_bytes=kafka.answer_bytes,
+        topic_ids=topic_ids,
     )
 
     def decoded() -> Iterator[pa.RecordBatch]:
@@ -78,8 +97,8 @@ def _together(client: KafkaClient, options: SourceOptions, group: Group, decoder
                 yield from decoders[number].batches(chunk)
 
     for number, raw in streams:
-        if raw is None:
-            left.append(number)
+        if raw is None or isinstance(raw, UnknownTopicError):
+            left[number] = raw
             continue
         before = chunks[number].rows
         chunks[number].add(raw)
@@ -89,9 +108,9 @@ def _together(client: KafkaClient, options: SourceOptions, group: Group, decoder
             yield from _joined(decoded(), options.batch_rows)
             rows = size = 0
     yield from _joined(decoded(), options.batch_rows)
-    for number in left:
-        rest = group[number]._replace(start=positions[number])
-        yield from _alone(client, options, rest, decoders[number])
+    for number in sorted(left, key=group.__getitem__):  # two of one partition in order
+        readers[number].go_on(positions[number], left[number])
+        yield from _alone(readers[number], decoders[number])
 
 
 def _joined(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
@@ -139,10 +158,17 @@ class Chunk:
 class RangeReader:
     """The fetches of one range, whatever the partition's leader does meanwhile."""
 
-    def __init__(self, client: KafkaClient, options: SourceOptions, task: OffsetRange) -> None:
-        self._client, self._options, self._task = client, options, task
+    def __init__(self, client: KafkaClient, options: SourceOptions, task: OffsetRange, topic_id: UUID | None) -> None:
+        self._client, self._options, self._task, self._topic_id = client, options, task, topic_id
         self._position = task.start
         self._progress_at = client.handler.monotonic()
+
+    def go_on(self, position: int, error: UnknownTopicError | None) -> None:
+        """Begin here, where others have read it up to now. error: what they have met, if it is certain."""
+        self._position = position
+        self._progress_at = self._client.handler.monotonic()
+        if error is not None:
+            self._position = self._next_available(error)
 
     def chunks(self) -> Iterator[Chunk]:
         """Ends when the position has reached the range's end, even if no record had that offset."""
@@ -191,6 +217,7 @@ class RangeReader:
             isolation=options.kafka.isolation,
             max_wait_ms=options.kafka.fetch_wait_ms,
             timeout=options.poll_timeout_ms / 1000,
+            topic_id=self._topic_id,
         )
 
     def _patience_is_over(self) -> bool:

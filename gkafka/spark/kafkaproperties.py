@@ -138,6 +138,7 @@ class KafkaProperties:
     idle_ms: int
     group_id: str | None
     warnings: tuple[str, ...]
+    answer_bytes: int | None = None
 
 
 def translate(given: Mapping[str, str]) -> KafkaProperties:
@@ -161,6 +162,7 @@ def translate(given: Mapping[str, str]) -> KafkaProperties:
         idle_ms=values.get("connections.max.idle.ms", IDLE_MS),
         group_id=values.get("group.id"),
         warnings=tuple(warnings),
+        answer_bytes=values.get("fetch.max.bytes"),
     )
 
 

@@ -83,7 +83,8 @@ def _rows() -> Iterator[Option]:
     yield Option(
         "pushFilters",
         "false",
-        "batch only, Spark 4.1 and newer: comparisons of topic, partition, offset and timestamp with constants cut what is read before tasks are made of it; needs "
+        "batch only, Spark 4.1 and newer: comparisons of topic, partition, offset and timestamp with constants cut what is read before tasks are made of it. "
+        "**One `load()` for each use**: another use of the same frame lacks rows, [see below](#filters-that-cut-what-is-read). Needs "
         "`spark.sql.python.filterPushdown.enabled=true`, without which Spark refuses such a source; gkafka's own",
     )
     yield Option("includeHeaders", "false", "a column `headers`")

@@ -73,7 +73,8 @@ def _sources(root: Path) -> Iterator[Path]:
 def sql_view(spark: SparkSession, name: str, **options: Any) -> None:
     """A temporary view that reads topics, for SQL: `sql_view(spark, "orders", subscribe="orders", **{"kafka.bootstrap.servers": "h1:9092"})`.
 
-    options: those of spark.read.format("gkafka"). Each query reads what is there then. (CREATE TABLE ... USING gkafka OPTIONS (...) would not do: Spark
+    options: those of spark.read.format("gkafka"). Spark plans the view once: all queries read what is there when the first one begins. Call this again to read
+    what came since; the name then means the new view. (CREATE TABLE ... USING gkafka OPTIONS (...) would not do: Spark
     does not hand the options on.)
     """
     register(spark)

@@ -6,7 +6,9 @@ schema(), which load() calls, and again in the first call of a reader, because a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyspark.sql.datasource as api
@@ -14,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gkafka.logs import get_logger
-from gkafka.spark.columns import FIELDS, check_columns, kafka_schema, read_task
+from gkafka.spark.columns import FIELDS, Task, check_columns, kafka_schema, read_task
 from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import parse, parse_either
 
@@ -39,6 +41,12 @@ class GKafkaDataSource(DataSource):
     parallelism: ClassVar[int | None] = None
     """What register() has seen of the session, None where it has not been asked: the option tasks, where it is not given."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._frame = (
+            uuid.uuid4().hex
+        )  # one for each load(): Spark keeps what it makes of this, a pickle, and hands it to each process that plans
+
     @classmethod
     def name(cls) -> str:
         return "gkafka"
@@ -47,8 +55,9 @@ class GKafkaDataSource(DataSource):
         return kafka_schema(parse_either(self.options).include_headers)
 
     def reader(self, schema: StructType) -> GKafkaReader:
-        kind = GKafkaFilteringReader if self.options.get("pushfilters", "").lower() == "true" else GKafkaReader
-        return kind(self._reads(), schema)
+        if self.options.get("pushfilters", "").lower() == "true":
+            return GKafkaFilteringReader(self._reads(), schema, self._frame)
+        return GKafkaReader(self._reads(), schema)
 
     def streamReader(self, schema: StructType) -> GKafkaStreamReader:
         with nothing_collected():
@@ -90,22 +99,53 @@ class GKafkaReader(DataSourceReader):
         check_columns(self._schema)
         if options.push_filters and FILTERS is None:
             log.warning("pushFilters has no effect: this Spark hands no filters to a Python source; 4.1 and newer do")
-        return [InputPartition(task) for task in plan(options, self._comparisons)]
+        tasks, topic_ids = plan(options, self._comparisons)
+        return [Task(task, topic_ids) for task in tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return read_task(parse(self._options), self._schema, partition)
 
 
 class GKafkaFilteringReader(GKafkaReader):
-    """One that Spark hands its filters. A class of its own: Spark refuses a reader that has pushFilters() where its own setting is off."""
+    """One that Spark hands its filters. A class of its own: Spark refuses a reader that has pushFilters() where its own setting is off.
 
-    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """Yields those that Spark has to look at all the same."""
+    Spark keeps one plan for a frame, that of the filters that came last, and gives it to all uses of the frame. So each filter is left to Spark as well, which lets no
+    row through that was not asked for; and where a process sees a second use with other filters, the plan is cut by none. A use without filters it does not see.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, frame: str) -> None:
+        super().__init__(options, schema)
+        self._frame = frame
+
+    def pushFilters(self, filters: list[Any]) -> Sequence[Any]:
+        """Returns those that Spark has to look at all the same: all."""
         from gkafka.spark.pushed import understood
 
-        for each in filters:
-            found = understood(each)
-            if found is not None:
-                self._comparisons.append(found)
-            if found is None or not found.is_exact:
-                yield each
+        found = [comparison for each in filters if (comparison := understood(each)) is not None]
+        uses = _uses(self._frame)
+        if found not in uses:
+            uses.append(found)
+        if len(uses) == 1:
+            self._comparisons = found
+        else:
+            log.warning(
+                "pushFilters: a frame is used with several filters, which share one plan, so none of them cuts it: load() it once for each"
+            )
+        if found:
+            _warn_of_one_plan()
+        return filters
+
+
+@functools.lru_cache(1000)
+def _uses(_frame: str) -> list[list[Comparison]]:
+    """The filters that a frame was used with, as far as this process has planned it."""
+    return []
+
+
+@functools.cache
+def _warn_of_one_plan() -> None:
+    """Once in a process."""
+    log.warning(
+        "pushFilters: filters cut what a frame reads. Spark keeps that plan for each other use of the same frame or view, one without filters included, which then "
+        "lacks rows: load() once for each use"
+    )

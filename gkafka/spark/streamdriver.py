@@ -7,6 +7,7 @@ Source: spark-sql-kafka-0-10, KafkaMicroBatchStream and KafkaOffsetReaderAdmin (
 from __future__ import annotations
 
 from typing import NamedTuple
+from uuid import UUID
 
 from gkafka.exceptions import KafkaException, UnknownTopicOrPartition
 from gkafka.logs import get_logger
@@ -157,6 +158,11 @@ class StreamDriver:
         if groups:  # a batch that is run again may be of a topic that is gone by now
             groups = present_groups(groups, self._present_partitions(), fail_on_data_loss=fails)
         return groups
+
+    @property
+    def topic_ids(self) -> dict[str, UUID]:
+        """Those of the topics as they were last looked for."""
+        return self._asked.topic_ids
 
     def close(self) -> None:
         if self._commits is not None:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gkafka.logs import get_logger
-from gkafka.spark.columns import check_columns, read_task
+from gkafka.spark.columns import Task, check_columns, read_task
 from gkafka.spark.loading import nothing_collected
 from gkafka.spark.offsets import from_spark, starts_of, tasks_of, to_spark
 from gkafka.spark.options import parse_stream
@@ -81,8 +81,9 @@ class GKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> list[InputPartition]:
         self._planned = end
-        tasks = self._query().tasks(from_spark(start), from_spark(end), tasks_of(end), starts_of(end))
-        return [InputPartition(task) for task in tasks]
+        query = self._query()
+        tasks = query.tasks(from_spark(start), from_spark(end), tasks_of(end), starts_of(end))
+        return [Task(task, query.topic_ids) for task in tasks]
 
     def commit(self, end: SparkOffset) -> None:
         """Nothing: it comes one batch late, and never for the last. What latestOffset() begins with is what commitGroup commits."""

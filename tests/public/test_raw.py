@@ -8,7 +8,8 @@ import pytest
 
 from gkafka import KafkaClient, records
 from gkafka.common import IsolationLevel
-from gkafka.exceptions import KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicOrPartition
+from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, OffsetOutOfRangeError, UnknownTopicError, UnknownTopicOrPartition
+from gkafka.rawfetch import RawFetch
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.public.aids import Clock, Runner, error_of, fill
 from tests.public.test_consuming import numbers
@@ -94,6 +95,35 @@ def test_streams_side_by_side_do_not_wait_for_each_other(connect: Any, make_clus
         fill(client, numbers(200), partition=p, batches=10)
     workers = [run.aside(lambda p=p: column(list(client.fetch_stream("t", p, 0, 200, max_bytes=500)), 0, 200)) for p in range(4)]
     assert [w.result() for w in workers] == [list(range(200))] * 4
+
+
+def test_streams_of_one_request_end_where_a_topic_was_made_again(connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", 0.5)
+    cluster = make_cluster(topics={"t": 1, "u": 1})
+    client = connect(cluster)
+    for topic in ("t", "u"):
+        cluster.append(topic, 0, values(5))
+    ids = {name: client.admin().describe_topics([name])[name].topic_id for name in ("t", "u")}
+    spans = [("t", 0, 0, 5), ("u", 0, 0, 5)]
+    found = list(client.fetch_streams(spans, topic_ids=ids, max_total_bytes=1))
+    assert sorted((number, raw.next_offset) for number, raw in found if isinstance(raw, RawFetch)) == [(0, 5), (1, 5)]
+    assert cluster.requests("Fetch")[-1].message.max_bytes == 1
+    cluster.delete_topic("t")
+    cluster.create_topic("t", 1)
+    cluster.append("t", 0, values(9))
+    (_, raw), (number, error) = client.fetch_streams(spans, topic_ids=ids)
+    assert isinstance(raw, RawFetch)
+    assert number == 0
+    assert "topic 't' was deleted and made again" in str(error)
+    assert isinstance(error_of(lambda: list(client.fetch_stream("t", 0, 0, 5, topic_id=ids["t"]))), UnknownTopicError)
+    assert list(client.fetch_stream("t", 0, 0, 5))[-1].next_offset == 9, "whatever has the name"
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("topic_ids", ["t"]), ("topic_ids", {"t": "x"}), ("max_total_bytes", 0), ("max_bytes", 0)])
+def test_arguments_of_streams_that_cannot_be_are_told(client: KafkaClient, name: str, wrong: Any) -> None:
+    error = error_of(lambda: list(client.fetch_streams([("t", 0, 0, 1)], **{name: wrong})))
+    assert isinstance(error, ConfigurationError)
+    assert name.removesuffix("s") in str(error)
 
 
 def test_a_stream_that_is_left_early_leaves_nothing_behind(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:

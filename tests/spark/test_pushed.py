@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gkafka.exceptions import ConfigurationError
 from gkafka.spark.planner import OffsetRange
 from gkafka.spark.pushed import cut, understood
+from gkafka.spark.source import _warn_of_one_plan
 from gkafka.testing import MockCluster
 from tests.records.handmade import values
 from tests.spark.conftest import Read
@@ -49,13 +50,21 @@ def cluster() -> Iterator[MockCluster]:
         yield running
 
 
-def filtered(reading: Reading, *filters: Any, **more: str) -> tuple[list[tuple[str, int, int]], list[Any]]:
-    """The rows as Spark's worker reads them, and the filters that are left to Spark."""
-    reader: Any = reading(subscribe="t,u", pushFilters="true", **more).reader
-    left = list(reader.pushFilters(list(filters)))
+Places = list[tuple[str, int, int]]
+
+
+def rows_of(reader: Any) -> Places:
+    """As Spark's worker reads them."""
     in_worker = pickle.loads(pickle.dumps(reader))
     rows = [row for task in reader.partitions() for batch in in_worker.read(task) for row in batch.to_pylist()]
-    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows), left
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+
+def filtered(reading: Reading, *filters: Any, **more: str) -> Places:
+    """The rows that are read. All filters are left to Spark, which may give what is read to another use of the frame."""
+    reader: Any = reading(**{"subscribe": "t,u", "pushFilters": "true", **more}).reader
+    assert list(reader.pushFilters(list(filters))) == list(filters)
+    return rows_of(reader)
 
 
 ALL = [(topic, partition, offset) for topic, partition in (("t", 0), ("t", 1), ("u", 0)) for offset in range(10)]
@@ -81,17 +90,75 @@ def test_without_the_option_the_reader_has_nothing_that_spark_could_refuse(readi
         ([api.LessThan(("offset",), -5)], []),
     ],
 )
-def test_comparisons_of_topic_partition_and_offset_are_done_with(reading: Reading, filters: list[Any], wanted: list[Any]) -> None:
-    assert filtered(reading, *filters) == (wanted, [])
+def test_comparisons_of_topic_partition_and_offset_cut_what_is_read(reading: Reading, filters: list[Any], wanted: list[Any]) -> None:
+    assert filtered(reading, *filters) == wanted
 
 
-def test_a_timestamp_cuts_the_beginning_and_is_looked_at_again(reading: Reading) -> None:
-    since = api.GreaterThan(("timestamp",), at(4))
-    assert filtered(reading, since) == ([row for row in ALL if row[2] >= 3], [since])
-    never = api.GreaterThan(("timestamp",), at(4000))
-    assert filtered(reading, never) == ([], [never])
-    until = api.LessThan(("timestamp",), at(4))
-    assert filtered(reading, until) == (ALL, [until]), "an older record may come later"
+def test_a_timestamp_cuts_the_beginning(reading: Reading) -> None:
+    assert filtered(reading, api.GreaterThan(("timestamp",), at(4))) == [row for row in ALL if row[2] >= 3]
+    assert filtered(reading, api.GreaterThan(("timestamp",), at(4000))) == []
+    assert filtered(reading, api.LessThan(("timestamp",), at(4))) == ALL, "an older record may come later"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ms", "wanted"),
+    [
+        ("GreaterThanOrEqual", -1000, [0, 1, 2]),
+        ("GreaterThan", -2, [0, 1, 2]),
+        ("EqualTo", -1, [0, 1]),
+        ("EqualNullSafe", -1, [0, 1]),
+        ("GreaterThan", -1, [2]),
+        ("GreaterThanOrEqual", 1, [2]),
+        ("GreaterThan", 1, []),
+    ],
+)
+def test_records_without_a_timestamp_are_as_old_as_spark_takes_them_for(
+    cluster: MockCluster, reading: Reading, kind: str, ms: int, wanted: list[int]
+) -> None:
+    cluster.create_topic("old", 1)
+    for offset, timestamp in enumerate((-1, -1, 1)):
+        cluster.append("old", 0, values(1, base_offset=offset, base_timestamp=timestamp, max_timestamp=timestamp))
+    found = {offset for _, _, offset in filtered(reading, getattr(api, kind)(("timestamp",), at(ms)), subscribe="old")}
+    assert found >= set(wanted)
+
+
+def test_a_timestamp_far_from_now_is_not_rounded_up() -> None:
+    late = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc)
+    asked: list[dict[Any, int]] = []
+    found = understood(api.GreaterThanOrEqual(("timestamp",), late))
+    assert found is not None
+    cut([OffsetRange("t", 0, 0, 1)], [found], lambda wanted: asked.append(wanted) or dict.fromkeys(wanted, 0))
+    assert asked == [{("t", 0): 253_402_300_799_999}]
+
+
+def test_a_frame_that_is_used_with_several_filters_is_cut_by_none(reading: Reading, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = api.EqualTo(("partition",), 0), api.EqualTo(("partition",), 1)
+    read = reading(subscribe="t,u", pushFilters="true")
+    frame = pickle.dumps(read.source)  # what Spark keeps for a frame, and hands to each process that plans
+
+    def use(*filters: Any) -> Places:
+        source = pickle.loads(frame)
+        reader = source.reader(schema=source.schema())
+        assert list(reader.pushFilters(list(filters))) == list(filters)
+        return rows_of(reader)
+
+    with caplog.at_level(logging.WARNING):
+        assert use(first) == use(first) == [row for row in ALL if row[1] == 0]
+        assert "none of them cuts it" not in caplog.text
+        assert use(second) == use(first) == ALL, "Spark hands the plan that was made last to all of them"
+    assert "load() it once for each" in caplog.text
+    frame = pickle.dumps(read.source)
+    assert use(second) == [row for row in ALL if row[1] == 1], "another frame of the same options"
+
+
+def test_that_another_use_of_a_frame_lacks_rows_is_said_once(reading: Reading, caplog: pytest.LogCaptureFixture) -> None:
+    _warn_of_one_plan.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        filtered(reading)
+        assert "load() once for each use" not in caplog.text, "nothing is cut"
+        for partition in range(3):
+            filtered(reading, api.EqualTo(("partition",), partition))
+    assert caplog.text.count("load() once for each use") == 1
 
 
 @pytest.mark.parametrize(
@@ -112,12 +179,11 @@ def test_a_timestamp_cuts_the_beginning_and_is_looked_at_again(reading: Reading)
     ids=str,
 )
 def test_what_is_not_understood_is_left_to_spark(reading: Reading, given: Any) -> None:
-    assert filtered(reading, given) == (ALL, [given])
+    assert filtered(reading, given) == ALL
 
 
-def test_several_offsets_are_cut_to_where_they_lie_and_looked_at_again(reading: Reading) -> None:
-    some = api.In(("offset",), (2, 5))
-    assert filtered(reading, some) == ([row for row in ALL if 2 <= row[2] <= 5], [some])
+def test_several_offsets_are_cut_to_where_they_lie(reading: Reading) -> None:
+    assert filtered(reading, api.In(("offset",), (2, 5))) == [row for row in ALL if 2 <= row[2] <= 5]
 
 
 def filters() -> st.SearchStrategy[Any]:
@@ -132,7 +198,7 @@ def filters() -> st.SearchStrategy[Any]:
 
 
 @given(st.lists(filters(), max_size=4), st.integers(0, 5), st.integers(0, 9))
-def test_no_row_is_lost_and_what_is_done_with_holds(chosen: list[Any], start: int, size: int) -> None:
+def test_no_row_is_lost(chosen: list[Any], start: int, size: int) -> None:
     ranges = [OffsetRange("t", partition, start, start + size) for partition in range(3)]
     found = [understood(each) for each in chosen]
     left = cut(ranges, [each for each in found if each is not None], lambda wanted: {})
@@ -143,8 +209,6 @@ def test_no_row_is_lost_and_what_is_done_with_holds(chosen: list[Any], start: in
 
     there = {(r.partition, offset) for r in ranges for offset in range(r.start, r.end)}
     assert rows >= {place for place in there if all(holds(each, place) for each in chosen)}
-    done_with = [each for each, how in zip(chosen, found, strict=True) if how is not None and how.is_exact]
-    assert rows <= {place for place in there if all(holds(each, place) for each in done_with)}
 
 
 def test_where_spark_has_no_filters_that_is_said(

@@ -129,12 +129,22 @@ def test_partitions_share_requests_and_arrow_batches(cluster: MockCluster, readi
     assert cluster.count("Fetch") <= 3 * 2, "one for each broker, and its successor"
 
 
-def test_parts_of_one_partition_may_meet_in_a_task(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_holds_no_more_than_is_asked_for(cluster: MockCluster, reading: Reading) -> None:
+    check_all(reading(subscribe="many", kafka__fetch__max__bytes="1000").rows())
+    assert {request.message.max_bytes for request in cluster.requests("Fetch")} == {1000}
+
+
+@pytest.mark.parametrize("fault", [None, Error(6)], ids=["no fault", "code 6"])
+def test_parts_of_one_partition_may_meet_in_a_task(
+    cluster: MockCluster, reading: Reading, monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
     monkeypatch.setattr(
         "gkafka.spark.driver.grouped", lambda ranges, *_: [tuple(r._replace(start=a, end=a + 15) for r in ranges for a in (0, 15))]
     )
     (task,) = reading(subscribe="many").tasks()
     assert len(task.value) == 2 * PARTITIONS
+    if fault is not None:
+        cluster.on("Fetch", fault)
     check_all(reading(subscribe="many").rows())
 
 

@@ -166,6 +166,23 @@ def test_the_same_loss_of_data(kafka: KafkaCluster, topic: NewTopic, same: Same,
     assert same(**beyond, failOnDataLoss="false") == COUNT - 250
 
 
+def test_a_topic_that_was_made_again_is_not_read_in_place_of_the_one_that_was_planned(
+    kafka: KafkaCluster, topic: NewTopic, frame: Frame
+) -> None:
+    name, other = topic(), topic()
+    for each in (name, other):
+        write(kafka, each, count=20)
+    frames = [frame("gkafka", subscribe=f"{name},{other}", failOnDataLoss=fails) for fails in ("true", "false")]
+    assert [each.rdd.getNumPartitions() for each in frames] == [1, 1], "planned, and nothing is read yet"
+    admin = AdminClient({"bootstrap.servers": kafka.hosts})
+    admin.delete_topics([name])[name].result(60)
+    kafka.create_topic(name, 2)
+    write(kafka, name, count=100)
+    with pytest.raises(ERRORS, match=rf"for topic partition {name}-0: topic '{name}' was deleted and made again"):
+        frames[0].count()
+    assert [(row.topic, row["count"]) for row in frames[1].groupBy("topic").count().collect()] == [(other, 20)]
+
+
 REFUSALS: list[tuple[dict[str, str], str]] = [
     ({"subscribe": ""}, "No topics to subscribe to as specified value for option 'subscribe' is ''"),
     (
@@ -283,6 +300,12 @@ def test_the_same_rows_where_filters_cut_what_is_read(kafka: KafkaCluster, topic
             assert sorted(ours.select("partition", "offset").collect()) == sorted(theirs.select("partition", "offset").collect())
         only = frame("gkafka", subscribe=name, pushFilters="true", tasks="partitions").where("partition = 1")
         assert only.rdd.getNumPartitions() == 1, "of two"
+        theirs, ours = frame("kafka", subscribe=name), frame("gkafka", subscribe=name, pushFilters="true")
+        for one, other in (("partition = 0", "partition = 1"), ("offset < 3", "offset > 25"), ("partition = 0", "partition = 0")):
+            rows, wanted = (
+                sorted(each.where(one).union(each.where(other)).select("partition", "offset").collect()) for each in (ours, theirs)
+            )
+            assert rows == wanted, "two uses of one frame share the plan that Spark keeps for it"
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
