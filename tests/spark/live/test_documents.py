@@ -53,6 +53,7 @@ def test_the_page_of_reading(kafka: KafkaCluster, topic: NewTopic, run: Run, tmp
     name = topic()
     write(kafka, name, count=40)
     names = run("spark.md", {"orders": name})
+    names["spark"].conf.unset("spark.sql.python.filterPushdown.enabled")
     assert names["orders"].count() == 40
     assert names["spark"].read.parquet(f"{tmp_path}/0-data/orders").count() == 40
     assert re.search(rf"{name} *\| *40", capsys.readouterr().out)  # of the example in SQL
