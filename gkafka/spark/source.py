@@ -43,9 +43,8 @@ class GKafkaDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._frame = (
-            uuid.uuid4().hex
-        )  # one for each load(): Spark keeps what it makes of this, a pickle, and hands it to each process that plans
+        # One for each load(): Spark keeps what it makes of this, a pickle, and hands it to each process that plans.
+        self._frame = uuid.uuid4().hex
 
     @classmethod
     def name(cls) -> str:

@@ -24,6 +24,7 @@ Connect = Callable[..., KafkaClient]
 HERE = Path(__file__).parent
 LATE = (
     "client.STOP_S",
+    "deliveryreports.TICK_S",
     "balancedconsumer.STOP_S",
     "managedbalancedconsumer.STOP_S",
     "producerdriver.STUCK_S",
