@@ -21,7 +21,7 @@ bootstrap, topic, group = sys.argv[1:4]
 
 def attempt(what, **settings):
     try:
-        KafkaConsumer(topic, bootstrap_servers=bootstrap, api_version_auto_timeout_ms=30000, **settings).close()
+        KafkaConsumer(bootstrap_servers=bootstrap, api_version_auto_timeout_ms=30000, **settings).close()
         print("%s: made" % what)
     except KafkaConfigurationError:
         print("%s: KafkaConfigurationError" % what)
