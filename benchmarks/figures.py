@@ -19,6 +19,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 KAFKA = "4.2.0"
+FILL_S = 400
+"""For what is still on its way when a topic is filled: 400,000 records in batches of two take minutes on a busy disk."""
 PACKAGES = {
     "gkafka": "gkafka",
     "confluent": "confluent_kafka",
@@ -248,7 +250,8 @@ def fill(
                 producer.poll(0.05)
         if not i % 1000:
             producer.poll(0)
-    assert producer.flush(120) == 0
+    left = producer.flush(FILL_S)
+    assert not left, f"{left} records were not written within {FILL_S} s"
 
 
 def json_like(count: int, size: int) -> list[bytes]:
