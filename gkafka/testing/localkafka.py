@@ -18,14 +18,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from gkafka.escaping import LONGEST_NAME, escaped
 
-__all__ = ["LocalKafkaError", "answering", "in_use", "main", "new_id"]
+__all__ = ["Answering", "LocalKafkaError", "answering", "in_use", "main", "new_id"]
 
 START_S, STOP_S, FORMAT_S = 120.0, 60.0, 120.0
 LOOK_EVERY_S, ANSWER_S = 0.1, 2.0
@@ -56,9 +57,16 @@ class LocalKafkaError(RuntimeError):
     """Kafka does not run; the text says why, and what to do."""
 
 
+class Answering(NamedTuple):
+    """Who answers on a port. cluster: the id of its cluster, "" if it tells none; brokers: how many serve."""
+
+    cluster: str
+    brokers: int
+
+
 # -- who is there ----------------------------------------------------------------------------------------------------------
-def answering(port: int) -> str | None:
-    """The id of the Kafka cluster that answers on a port of the loopback: "" if it tells none, None if no Kafka answers within 2 s."""
+def answering(port: int) -> Answering | None:
+    """The Kafka that answers on a port of the loopback; None if none does within 2 s."""
     request = struct.pack(">hhihi", METADATA, METADATA_VERSION, 1, -1, 0)
     with contextlib.suppress(OSError, struct.error, UnicodeError), socket.create_connection((HOST, port), ANSWER_S) as sock:
         sock.sendall(struct.pack(">i", len(request)) + request)
@@ -66,11 +74,11 @@ def answering(port: int) -> str | None:
             size, correlation = struct.unpack(">ii", file.read(8))
             if correlation != 1 or not 8 < size < 1 << 20:
                 return None
-            return _cluster_id(file.read(size - 4))
+            return _answering(file.read(size - 4))
     return None
 
 
-def _cluster_id(answer: bytes) -> str:
+def _answering(answer: bytes) -> Answering:
     def text(at: int) -> tuple[str, int]:
         (length,) = struct.unpack_from(">h", answer, at)
         end = at + 2 + max(length, 0)
@@ -80,7 +88,7 @@ def _cluster_id(answer: bytes) -> str:
     for _ in range(brokers):
         _, at = text(at + 4)  # id, host
         _, at = text(at + 4)  # port, rack
-    return text(at)[0]
+    return Answering(text(at)[0], brokers)
 
 
 def in_use(port: int) -> str:
@@ -94,12 +102,10 @@ def in_use(port: int) -> str:
             raise LocalKafkaError(f"port {port}: this user may not listen there; give one from 1024 on (--port)") from None
         except OSError:
             pass
-    cluster = answering(port)
-    what = (
-        "a program that does not answer as Kafka does"
-        if cluster is None
-        else f"another Apache Kafka (cluster id {escaped(cluster, LONGEST_NAME) or 'unknown'})"
-    )
+    other = answering(port)
+    what = "a program that does not answer as Kafka does"
+    if other is not None:
+        what = f"another Apache Kafka (cluster id {escaped(other.cluster, LONGEST_NAME) or 'unknown'})"
     processes = "".join(f", process {pid} ({command})" for pid, command in _listeners(port))
     return f"port {port} of {HOST} is in use, by {what}{processes}: give another one (--port), or end that first"
 
@@ -155,7 +161,12 @@ class LocalKafka:
             if not self._wait(ended, FORMAT_S, lambda: self._status == 0, "format its data directory"):
                 return False
         self._run("kafka.Kafka", str(self._settings))
-        return self._wait(ended, START_S, lambda: answering(self._port) == cluster and self._status is None, "serve")
+
+        def serves() -> bool:
+            other = answering(self._port)
+            return other is not None and other.cluster == cluster and other.brokers > 0 and self._status is None
+
+        return self._wait(ended, START_S, serves, "serve")
 
     def wait(self, ended: threading.Event) -> None:
         """Return when `ended` is set. Raises LocalKafkaError if the process ends before."""
@@ -186,13 +197,15 @@ class LocalKafka:
             )
 
     def _wait(self, ended: threading.Event, timeout: float, ready: Callable[[], bool], what: str) -> bool:
-        for _ in range(int(timeout / LOOK_EVERY_S)):
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            status = self._status  # before it is asked: one that has just ended well is ready
             if ready():
                 return True
-            if self._status is not None:
+            if status is not None:
                 if other := in_use(self._port):
                     raise LocalKafkaError(other)
-                raise self._failed(f"did not {what}, status {self._status}")
+                raise self._failed(f"did not {what}, status {status}")
             if ended.wait(LOOK_EVERY_S):
                 return False
         raise self._failed(f"did not {what} within {timeout:g} s")

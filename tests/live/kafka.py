@@ -150,7 +150,10 @@ class Node:
     @property
     def is_itself(self) -> bool:
         """Whether the Kafka that answers on its port is this one, and no other: as far as its id is known, and its process lives."""
-        return self.alive and (self.cluster is None or answering(self.port) == self.cluster)
+        if self.cluster is None:
+            return self.alive
+        other = answering(self.port)
+        return other is not None and other.cluster == self.cluster and self.alive
 
     def brokers(self) -> set[int] | None:
         """The ids of the live brokers as this node knows them; None while it does not answer."""

@@ -131,9 +131,9 @@ def test_a_node_is_believed_only_while_its_process_lives_and_answers_with_its_ow
         port = int(other.bootstrap.rpartition(":")[2])
         own = answering(port)
         lives, ended = (cast("Jvm", SimpleNamespace(alive=alive)) for alive in (True, False))
-        assert own
-        assert Node(1, port, lives, cluster=own).is_itself
-        assert not Node(1, port, ended, cluster=own).is_itself
+        assert own is not None
+        assert Node(1, port, lives, cluster=own.cluster).is_itself
+        assert not Node(1, port, ended, cluster=own.cluster).is_itself
         assert not Node(1, port, lives, cluster="of another").is_itself
 
 

@@ -32,7 +32,8 @@ with socket.create_server(("127.0.0.1", port)) as server:
     while True:
         with server.accept()[0] as sock:
             sock.recv(4096)
-            answer = struct.pack(">iih", 1, 0, len(cluster)) + cluster + bytes(8)
+            broker = struct.pack(">ih9sih", 1, 9, b"127.0.0.1", port, -1)
+            answer = struct.pack(">ii", 1, 1) + broker + struct.pack(">h", len(cluster)) + cluster + bytes(8)
             sock.sendall(struct.pack(">i", len(answer)) + answer)
 """
 
