@@ -8,7 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,11 @@ def things() -> Iterator[dict[str, Any]]:
 
 def test_each_kind_of_object_says_that_it_belongs_to_its_process(things: dict[str, Any]) -> None:
     """In whatever it lies: the first word names it, the last ones say what to do."""
+    calls: list[Callable[[Any], object]] = [pickle.dumps, copy.deepcopy, lambda thing: pickle.dumps({"mine": [thing]})]
     others = []
     for name, thing in things.items():
         kind = r"\w+" if isinstance(thing, dict) else type(thing).__name__
-        for call in (pickle.dumps, copy.deepcopy, lambda thing: pickle.dumps({"mine": [thing]})):
+        for call in calls:
             try:
                 call(thing)
                 others.append(f"{name}: nothing")
