@@ -19,6 +19,7 @@ from gkafka.exceptions import CommitFailedError, ConfigurationError, ConsumerSto
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.logs import get_logger
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, check_protocol
+from gkafka.oneprocess import OfOneProcess
 from gkafka.partition import Partition
 from gkafka.simpleconsumer import PAIRS, SimpleConsumer, partition_id_of
 
@@ -45,7 +46,7 @@ Offsets = Mapping[int, datetime | int]
 Callback = Callable[[Any, dict[int, int], dict[int, int]], "Offsets | None"]
 
 
-class Balancing(abc.ABC):
+class Balancing(OfOneProcess, abc.ABC):
     """The documented keywords that both consumers share are SimpleConsumer's, but for these:
 
     consumer_group: whom the topic is shared with. rebalance_max_retries, rebalance_backoff_ms: tries to get a partition that another member

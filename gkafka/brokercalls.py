@@ -18,6 +18,7 @@ from gkafka.checks import check_count
 from gkafka.common import CompressionType
 from gkafka.exceptions import ClientClosedError, ConfigurationError, KafkaException, UnsupportedCodec
 from gkafka.handlers import RequestHandler, ResponseFuture
+from gkafka.oneprocess import OfOneProcess
 from gkafka.wire.produce import PartitionProduceData, TopicProduceData, holds_zstd, record_format
 from gkafka.wire.produce import ProduceRequest as WireProduceRequest
 
@@ -58,7 +59,7 @@ BEGUN_MS = 1000
 """What brokers are told instead of a timeout of 0: one without ZooKeeper would find the time over before it begins."""
 
 
-class BrokerCalls:
+class BrokerCalls(OfOneProcess):
     """The calls. Whoever mixes it in has connections by role, as `gkafka.broker.Broker`."""
 
     if TYPE_CHECKING:

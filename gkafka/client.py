@@ -29,6 +29,7 @@ from gkafka.handlers import Handler, resolve_handler
 from gkafka.hosts import parse_source_address
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import UNSET, hide_hosts, hide_secrets, hide_tls, tls_options
 from gkafka.unseen import hide_options
 from gkafka.wire.admin import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, DeleteTopicsRequest
@@ -67,7 +68,7 @@ class TopicEnds(NamedTuple):
 OTHER_NAMES_OF_GROUP = ("consumer_group", "group_id", "group.id")
 
 
-class KafkaClient:
+class KafkaClient(OfOneProcess):
     """A client of one Kafka cluster. Lazy: nothing connects and no worker starts before the first call that needs it.
 
     Documented parameters (reference: pykafka-2.x client; ignore_rdkafka: pykafka-2.0.4), in the documented order:

@@ -46,6 +46,7 @@ from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
@@ -81,7 +82,7 @@ def _text(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
 
-class Cluster:
+class Cluster(OfOneProcess):
     """Brokers and topics of a Kafka cluster.
 
     The first six parameters are documented (reference: pykafka-2.0.4 Cluster), the next three are those of pykafka 2.8.

@@ -20,6 +20,7 @@ from gkafka.logs import get_logger
 from gkafka.net.buffers import BufferPool, FrameReader
 from gkafka.net.options import config_of, source_of
 from gkafka.net.stream import open_stream
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_tls
 
 __all__ = ["BrokerConnection", "SslConfig"]
@@ -93,7 +94,7 @@ def _pass_phrase(given: Any) -> Secret | None:
     return secret
 
 
-class BrokerConnection:
+class BrokerConnection(OfOneProcess):
     """One socket to a broker: requests are written and answers read by the caller, in that order. Documented: pykafka.connection.
 
     handler: whose sockets are used, None for threads; pykafka 2.0.4 had none, so a number in its place is buffer_size, and what follows

@@ -34,6 +34,7 @@ from gkafka.groupoffsets import starts_of
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.nativeconsumer import NativeConsumer
+from gkafka.oneprocess import OfOneProcess
 from gkafka.progress import Progress
 from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
@@ -61,7 +62,7 @@ EXAMPLE = '{("topic", 0): 5}'
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(OfOneProcess):
     """Made by client.get_consumer(). Several workers may consume at once: each record goes to one of them.
 
     topics: a name, names, a compiled pattern (topics that match and are made later are read, too), or None: assign() says what to read.

@@ -37,6 +37,7 @@ from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver, Fetching
 from gkafka.groupoffsets import GroupOffsets, Outcome, no_place
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Work(dict[TopicPartition, Stood]):
         self.begun = None
 
 
-class NativeConsumer:
+class NativeConsumer(OfOneProcess):
     """Reads assigned partitions. Several workers may consume at once: each record goes to one of them.
 
     reset_policy: -2 earliest, -1 latest, None raises, for a partition without a start and for an offset that is out of range.

@@ -6,9 +6,11 @@ here and per batch: a full batch is rolled, the next one opened. From there on `
 
 from __future__ import annotations
 
+import copyreg
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -31,6 +33,7 @@ from gkafka.intake import Intake, chosen_by
 from gkafka.interceptors import InterceptorChain
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess, refuse_to_pickle
 from gkafka.producerdriver import TICK_S, ProducerDriver
 from gkafka.records import compression
 from gkafka.records._check import UnknownPartition
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["NativeProducer"]
 
 log = get_logger(__name__)
+copyreg.pickle(records.Delivery, partial(refuse_to_pickle, outcome="result()"))
+copyreg.pickle(records.Appender, partial(refuse_to_pickle, kind="producer"))  # the `produce` of a producer is a method of it
 
 CHECKPOINT_EVERY, AFTER_OWN_CODE = 64, 4
 """Records that the fast path takes between two looks at the time and at the process id; with greenlets, where the user's own code is called for each, as
@@ -62,7 +67,7 @@ INITIAL_BYTES = 4096
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class NativeProducer(ColumnCalls, TransactionCalls):
+class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     """Made by `client.get_producer(**options)`; the options are those of `gkafka.config.ProducerConfig`.
 
     `produce()` may be called by any number of workers. Under gevent it switches to others now and then (every few milliseconds of work,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gkafka.oneprocess import OfOneProcess
+
 if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.nativeproducer import NativeProducer
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["OwnedBroker"]
 
 
-class OwnedBroker:
+class OwnedBroker(OfOneProcess):
     """producer: the Producer it belongs to; broker: the one that leads some of its topic's partitions."""
 
     def __init__(self, producer: Producer, engine: NativeProducer, broker: Broker) -> None:

@@ -18,6 +18,7 @@ from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError
 from gkafka.handlers import Handler, ThreadingHandler
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.protocol import PartitionFetchRequest, PartitionOffsetCommitRequest, PartitionOffsetFetchRequest, PartitionOffsetRequest
 from gkafka.protocol.base import check_has, listed
 
@@ -30,7 +31,7 @@ log = get_logger(__name__)
 NOTHING = -1
 
 
-class OwnedPartition:
+class OwnedPartition(OfOneProcess):
     """partition: whose messages these are. handler: makes the lock and the queue, None for threads. semaphore: released for each message that
     comes. consumer_id: stands in the metadata of commits. last_offset_consumed: -1 before the first message; next_offset: what to fetch.
     fetch_lock: for whoever fetches from several workers.

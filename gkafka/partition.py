@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gkafka.common import OffsetType
+from gkafka.oneprocess import OfOneProcess
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Partition"]
 
 
-class Partition:
+class Partition(OfOneProcess):
     """id_: int, unique in its topic; leader: Broker or None while there is none; replicas, isr: lists of Broker.
 
     Documented: pykafka-2.0.4 Partition.

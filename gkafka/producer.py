@@ -30,6 +30,7 @@ from gkafka.exceptions import (
 from gkafka.failures import Undelivered
 from gkafka.intake import Intake
 from gkafka.nativeproducer import NativeProducer
+from gkafka.oneprocess import OfOneProcess
 from gkafka.ownedbroker import OwnedBroker
 from gkafka.partitioners import RandomPartitioner, random_partitioner
 from gkafka.unseen import described
@@ -55,7 +56,7 @@ class OversizeMessage(MessageSizeTooLarge, RecordTooLarge):
     """A message is larger than max_request_size. It was not accepted."""
 
 
-class Producer:
+class Producer(OfOneProcess):
     """Sends messages to a topic.
 
     cluster, topic: what it was made from. partitioner: callable (list of Partition, key) -> Partition; None: those that have a leader, in

@@ -38,6 +38,7 @@ from gkafka.explaining import Explanation, stopped
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.nativeconsumer import NativeConsumer
+from gkafka.oneprocess import OfOneProcess
 from gkafka.ownedpartition import OwnedPartition
 from gkafka.partition import Partition
 from gkafka.protocol import OffsetFetchPartitionResponse
@@ -79,7 +80,7 @@ class HeldPartition:
         return max(0, self._consumer._stands().get(self.partition.id, -1))
 
 
-class SimpleConsumer:
+class SimpleConsumer(OfOneProcess):
     """Consumes a topic.
 
     topic, cluster: what it was made from. consumer_group: only for committing and fetching offsets. partitions: Partition objects or ids,

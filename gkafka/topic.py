@@ -10,6 +10,7 @@ from gkafka.checks import check_count, check_flag, check_time
 from gkafka.common import OffsetType
 from gkafka.config import keywords_of
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.partition import Partition
 from gkafka.sasloptions import hide_secrets
 from gkafka.unseen import hide_options
@@ -36,7 +37,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class Topic:
+class Topic(OfOneProcess):
     """Documented: pykafka-2.0.4 Topic. topic_metadata: what the cluster's metadata says of it."""
 
     def __init__(self, cluster: Cluster, topic_metadata: Any) -> None:

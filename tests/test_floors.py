@@ -29,6 +29,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "javanames",
             "logs",
             "oauthoptions",
+            "oneprocess",
             "properties",
             "sasloptions",
             "unseen",

@@ -142,7 +142,7 @@ INTERNAL = {
     "Unanswered",
 }
 """Exceptions that are caught where they are raised, or become one of ours on the way; "Refused" is of the broker for tests."""
-SHOWN_BY_THE_CLI = {"ToolError", "UnusableError", "PartialError", "BadLine"}
+SHOWN_BY_THE_CLI = {"LocalKafkaError", "ToolError", "UnusableError", "PartialError", "BadLine"}
 """The command line cleans all that it prints: `gkafka.cli.output.clean`."""
 
 

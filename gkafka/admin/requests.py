@@ -35,6 +35,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
     error_for,
 )
+from gkafka.oneprocess import OfOneProcess
 from gkafka.wire.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -66,7 +67,7 @@ NO_LEADER = (LeaderNotFoundError, LeaderNotAvailable, ListenerNotFound)
 _MISSING: Any = object()
 
 
-class Subject:
+class Subject(OfOneProcess):
     """The calls about one subject, on a client's connections: it has nothing of its own to close."""
 
     def __init__(self, cluster: Cluster, retry_backoff_ms: float = 100) -> None:

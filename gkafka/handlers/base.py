@@ -23,6 +23,7 @@ from gkafka.exceptions import ForkedClientError
 from gkafka.handlers import primitives as p
 from gkafka.handlers.lasting import LastingWorker
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 
 __all__ = [
     "Address",
@@ -180,7 +181,7 @@ class StallMeter(Protocol):
 
 
 # -- the handler -------------------------------------------------------------------------------------------------------
-class Handler(abc.ABC):
+class Handler(OfOneProcess, abc.ABC):
     """Runs the workers of one client, and makes everything they wait on. Cheap to make: one for each client.
 
     It remembers the process that made it; check_fork() is asked on every public call of a client and by every worker that wakes.
@@ -325,7 +326,7 @@ class Handler(abc.ABC):
     def call_soon_threadsafe(self, fn: Callable[..., object], *args: Any) -> None:
         """Call fn(*args) in the owner thread, soon. fn must not wait. On threads it is called at once. Its errors are logged."""
 
-    def slow_when_ended(self, appender: Any) -> None:  # noqa: B027  # threads do not end before those who use them
+    def slow_when_ended(self, appender: Any) -> None:  # threads do not end before those who use them
         """Have `appender.fast` become False when nothing can run here any more: the slow way of a record then refuses it. Kept weakly."""
 
     @abc.abstractmethod
@@ -355,7 +356,7 @@ class Handler(abc.ABC):
         """While the caller is in here it ends what there is, and check_fork() refuses it nothing but a fork."""
         return nullcontext()
 
-    def check_may_wait(self) -> None:  # noqa: B027
+    def check_may_wait(self) -> None:
         """Raises ReentrantCallError where the caller cannot wait at all. Nowhere, unless the handler says otherwise."""
 
     # network
@@ -409,7 +410,7 @@ class Handler(abc.ABC):
         self._release(deadline)
         return not any(worker.is_alive() for worker in workers)
 
-    def _release(self, deadline: float) -> None:  # noqa: B027  # threads have nothing to give back
+    def _release(self, deadline: float) -> None:  # threads have nothing to give back
         """Give back what start() and later calls took; what cannot be had by the deadline is left to end by itself."""
 
     def workers(self) -> list[Worker]:

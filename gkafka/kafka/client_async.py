@@ -11,12 +11,13 @@ from gkafka.checks import check_seconds
 from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import UnrecognizedBrokerVersion
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaClient"]
 
 
-class KafkaClient:
+class KafkaClient(OfOneProcess):
     """A client that asks brokers for their version. Keyword arguments: DEFAULT_CONFIG. Reference: kafka-python 1.4, Protocol."""
 
     DEFAULT_CONFIG: ClassVar[dict[str, Any]] = {name: value for name, value in o.CLIENT.items() if name != "retry_backoff_ms"}

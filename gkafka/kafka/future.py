@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gkafka.checks import check_time_left
 from gkafka.kafka.errors import KafkaTimeoutError, WrongTypeError
 from gkafka.logs import get_logger
+from gkafka.oneprocess import refuse_to_pickle
 from gkafka.records._results import not_for_asyncio, not_for_executors
 from gkafka.skins import Handler, resolve_handler
 
@@ -34,6 +35,10 @@ class Outcomes:
         def _value(self) -> Any: ...
         def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self: ...
         def add_errback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self: ...
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise a TypeError: the outcome comes to the process that asked for it."""
+        refuse_to_pickle(self, "get()")
 
     def __await__(self) -> NoReturn:
         """Raise a TypeError that says what to do: a worker of the client's has the outcome, not an event loop."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from gkafka.testing.localkafka import new_id
 from tests.live.maven import cache_folder, locked
 
-__all__ = ["Formatted", "formatted", "new_id"]
+__all__ = ["Formatted", "formatted"]
 
 PROPERTIES, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 
@@ -54,11 +53,3 @@ def _keep(place: Path, make: Callable[[Path], None]) -> None:
         for name in (PROPERTIES, CHECKPOINT):
             shutil.copyfile(beside / name, whole / name)
         whole.rename(place)
-
-
-def new_id() -> str:
-    """As Kafka's tools make those of clusters and folders."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):  # the tools would take it for an option
-            return text

@@ -101,11 +101,14 @@ free_ports = Ports().free
 def wait_for(jvm: Jvm, ready: Callable[[], bool], *, what: str, timeout: float) -> None:
     """Returns when `ready()` is true. Raises StartError when the process has ended or the time is over."""
     deadline = now() + timeout
-    while not ready():
+    while True:
+        is_ready = ready()
         if jvm.clashed:  # the old versions do not end by themselves then
             raise jvm.failed(f"cannot be {what}: another process has its port")
-        if not jvm.alive:
+        if not jvm.alive:  # whoever has answered is another
             raise jvm.failed(f"ended with status {jvm.status} before {what}")
+        if is_ready:
+            return
         if now() > deadline:
             raise jvm.failed(f"is not {what} after {timeout:g} s")
         time.sleep(0.05)

@@ -22,9 +22,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from gkafka.testing.localkafka import LocalKafkaError, answering, in_use, new_id
 from tests.kit.clock import now
 from tests.live.classes import archive_flags
-from tests.live.formatted import formatted, new_id
+from tests.live.formatted import formatted
 from tests.live.jvm import GUARDIAN, Jvm, StartError, free_ports, wait_for
 from tests.live.maven import MissingToolError, jars
 from tests.live.probe import metadata, zookeeper_serves
@@ -116,15 +117,19 @@ class Node:
     """One broker of a cluster. id: its broker id; host, port: where clients reach it; log: the path of its log.
 
     behind: the port of its second listener, to which the cluster's `doors` lead; 0 without doors. listeners: the ports of the others, by name.
+    cluster: the id that its folder of data was given; None where ZooKeeper keeps it.
     """
 
-    def __init__(self, id: int, port: int, jvm: Jvm, behind: int = 0, listeners: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, id: int, port: int, jvm: Jvm, behind: int = 0, listeners: Mapping[str, int] | None = None, cluster: str | None = None
+    ) -> None:
         self.id = id
         self.host = "127.0.0.1"
         self.port = port
         self.jvm = jvm
         self.behind = behind
         self.listeners = dict(listeners or {})
+        self.cluster = cluster
 
     @property
     def address(self) -> str:
@@ -141,6 +146,14 @@ class Node:
     @property
     def alive(self) -> bool:
         return self.jvm.alive
+
+    @property
+    def is_itself(self) -> bool:
+        """Whether the Kafka that answers on its port is this one, and no other: as far as its id is known, and its process lives."""
+        if self.cluster is None:
+            return self.alive
+        other = answering(self.port)
+        return other is not None and other.cluster == self.cluster and self.alive
 
     def brokers(self) -> set[int] | None:
         """The ids of the live brokers as this node knows them; None while it does not answer."""
@@ -204,6 +217,8 @@ class KafkaCluster:
         """Returns when each broker knows of all. Ports that another process took meanwhile are replaced."""
         if self.nodes:
             return self
+        if self._port and (other := in_use(self._port)):
+            raise StartError(other, clash=True)
         classpath = self.release.jars()
         if self._fast and self.version in STARTED_OFTEN and not self._records_classes:
             self._archive = archive_flags(f"kafka-{self.version}", self._record_classes)
@@ -364,7 +379,7 @@ class KafkaCluster:
                 heap_mb=self._heap_mb,
                 flags=[*self._archive, *self._flags],
             )
-            self.nodes.append(Node(id, port, jvm, behind, named))
+            self.nodes.append(Node(id, port, jvm, behind, named, cluster_id if formatted_as is not None else None))
             if formatted_as is not None:
                 formatted_as.copy_to(folder / "data", id, cluster_id)
         for node in self.nodes:
@@ -441,7 +456,7 @@ class KafkaCluster:
 
         def serves(node: Node) -> bool:
             known = node.brokers()
-            return known is not None and (silent or alive <= known)
+            return known is not None and (silent or alive <= known) and node.is_itself
 
         for node in nodes:
             wait_for(node.jvm, functools.partial(serves, node), what="serving", timeout=timeout)
@@ -525,7 +540,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(cluster.hosts, flush=True)
             print(f"Kafka {given.version} is up after {cluster.started_in:.1f} s; Ctrl-C ends it", file=sys.stderr, flush=True)
             _wait_for_the_end()
-    except (MissingToolError, StartError) as error:
+    except (LocalKafkaError, MissingToolError, StartError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

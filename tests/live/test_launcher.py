@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,13 +12,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from gkafka import KafkaClient
+from gkafka.testing import MockCluster
+from gkafka.testing.localkafka import answering
 from tests.effort import one_of
 from tests.kit.clock import now
 from tests.live import maven
-from tests.live.kafka import KafkaNode, MissingToolError, StartError, main
+from tests.live.jvm import Jvm, free_ports, wait_for
+from tests.live.kafka import RELEASES, KafkaNode, MissingToolError, Node, StartError, main
 from tests.live.pool import Pool, skip_if_told
 
 ROOT = Path(__file__).parents[2]
@@ -103,12 +110,37 @@ def test_a_broker_that_does_not_start_shows_the_end_of_its_log() -> None:
         KafkaNode("0.9.0.1", properties={"num.io.threads": "many"}).start()
 
 
-@pytest.mark.usefixtures("starts_kafka")
-def test_a_taken_port_is_told_as_a_clash() -> None:
+def test_a_port_of_another_program_is_told_before_anything_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(StartError, match="in use") as caught:
+        with pytest.raises(StartError, match=rf"in use, by a program that does not answer .* process {os.getpid()} .*--port") as caught:
             KafkaNode("0.9.0.1", port=taken.getsockname()[1]).start()
         assert caught.value.clash
+
+
+def test_a_port_of_another_kafka_is_told_and_nobody_says_that_it_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    with MockCluster() as other:
+        assert main(["--port", other.bootstrap.rpartition(":")[2]]) == 1
+    printed = capsys.readouterr()
+    assert "in use, by another Apache Kafka (cluster id " in printed.err
+    assert "is up" not in printed.err
+    assert printed.out == ""
+
+
+def test_a_node_is_believed_only_while_its_process_lives_and_answers_with_its_own_id() -> None:
+    with MockCluster() as other:
+        port = int(other.bootstrap.rpartition(":")[2])
+        own = answering(port)
+        lives, ended = (cast("Jvm", SimpleNamespace(alive=alive)) for alive in (True, False))
+        assert own is not None
+        assert Node(1, port, lives, cluster=own.cluster).is_itself
+        assert not Node(1, port, ended, cluster=own.cluster).is_itself
+        assert not Node(1, port, lives, cluster="of another").is_itself
+
+
+def test_who_answers_in_the_place_of_a_process_that_has_ended_is_not_believed(tmp_path: Path) -> None:
+    skip_if_told()
+    with pytest.raises(StartError, match="ended with status None before serving"):
+        wait_for(Jvm("Kafka", tmp_path, [], ["Main"]), lambda: True, what="serving", timeout=60)
 
 
 PROGRAM = """
@@ -145,6 +177,32 @@ def test_as_a_program_it_prints_where_it_listens_and_ends_with_its_input() -> No
         assert program.wait(60) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)))
+
+
+@pytest.mark.usefixtures("starts_kafka")
+def test_a_download_is_run_by_the_program_of_the_package_on_the_loopback_alone(tmp_path: Path) -> None:
+    """docs/local-kafka.md: the folder has the jars in libs/, as a download has them."""
+    libs = tmp_path / "libs"
+    libs.mkdir()
+    for jar in RELEASES["4.2.0"].jars():
+        (libs / jar.name).symlink_to(jar)
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "gkafka.testing", "kafka", str(tmp_path), "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == f"127.0.0.1:{port}\n"
+            with KafkaClient(f"127.0.0.1:{port}") as client:
+                client.admin().create_topics(["orders"])
+                assert client.get_producer().produce("orders", b"hello").result(60).offset == 0
+        finally:
+            program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=110)
+    assert program.returncode == 0, said
+    (data,) = re.findall(r"its data directory (\S+) is removed", said)
+    assert not Path(data).exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
 
 @pytest.mark.usefixtures("starts_kafka")

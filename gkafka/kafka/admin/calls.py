@@ -13,6 +13,7 @@ from gkafka.client import KafkaClient
 from gkafka.exceptions import AdminError, ConfigurationError, KafkaException, UnsupportedVersion
 from gkafka.kafka import errors
 from gkafka.kafka.errors import IllegalArgumentError, InvalidTopicError, NoError, NotCoordinatorError
+from gkafka.oneprocess import OfOneProcess
 
 __all__ = [
     "Calls",
@@ -51,7 +52,7 @@ class Outcomes(NamedTuple):
         return self.errors.get(thing, self.results.get(thing))
 
 
-class Calls:
+class Calls(OfOneProcess):
     """A part of KafkaAdminClient, which has these."""
 
     config: dict[str, Any]

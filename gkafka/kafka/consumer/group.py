@@ -50,6 +50,7 @@ from gkafka.kafka.serializer import as_function
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 from gkafka.starter import weakly
@@ -70,7 +71,7 @@ _place = lru_cache(1024)(TopicPartition)
 
 @telling
 @flags
-class KafkaConsumer:
+class KafkaConsumer(OfOneProcess):
     """Consumes records of topics, alone or as the member of a group. Several workers may use it at once: each record goes to one of them.
 
     topics: to subscribe to; without, call subscribe() or assign(). Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer

@@ -18,6 +18,7 @@ from gkafka.kafka.legacy.reading import ends_of
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 
 __all__ = ["AUTO_COMMIT_INTERVAL", "AUTO_COMMIT_MSG_COUNT", "Consumer", "telling"]
 
@@ -31,7 +32,7 @@ telling = o.telling(NAMES, also=["__init__"])
 
 @hinting
 @telling
-class Consumer:
+class Consumer(OfOneProcess):
     """Base of the consumers, not to be used directly: it knows the topic's partitions, where the group stands, and when to commit.
 
     offsets: by partition, the next one to be handed out. It begins with what the group has committed, and at the start of the log where it has

@@ -12,6 +12,7 @@ from gkafka.config import INT32
 from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_secrets
 from gkafka.unseen import hide_options
 
@@ -35,7 +36,7 @@ OPTIONS = {name: value for name, value in o.CLIENT.items() if name not in ELSEWH
 
 
 @o.telling({ours: theirs for ours, theirs in CLIENT_NAMES.items() if ours not in ELSEWHERE})
-class KafkaClient:
+class KafkaClient(OfOneProcess):
     """A connected client: give it to SimpleConsumer, MultiProcessConsumer, SimpleProducer or KeyedProducer. Several may share one.
 
     hosts: "host:port,host:port" or a list. timeout: seconds for an answer. options: those of the newer clients (security_protocol, ssl_ ..., proxy_url,

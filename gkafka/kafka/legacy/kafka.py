@@ -22,6 +22,7 @@ from gkafka.kafka.legacy.common import ConsumerTimeout, KafkaMessage, start_of
 from gkafka.kafka.legacy.reading import Reader, ends_of, offsets_in_time
 from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
 from gkafka.unseen import hide_options, refusal
 
@@ -73,7 +74,7 @@ def _same(message: Any) -> Any:
 
 
 @o.telling(OTHER_NAMES, also=["__init__"])
-class KafkaConsumer:
+class KafkaConsumer(OfOneProcess):
     """Consumes topics, or partitions of them; shares them with nobody. For one worker.
 
     topics: as set_topic_partitions() takes them. Keyword arguments: DEFAULT_CONFIG, as kafka-python 0.9 documents them; bootstrap_servers is a newer

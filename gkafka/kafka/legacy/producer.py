@@ -13,6 +13,7 @@ from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import ProduceResponse
 from gkafka.kafka.legacy.keywords import hinting
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 
 __all__ = ["CODEC_GZIP", "CODEC_NONE", "CODEC_SNAPPY", "KeyedProducer", "Producer", "SimpleProducer"]
 
@@ -41,7 +42,7 @@ telling = o.telling(NAMES, also=["__init__"])
 
 @hinting
 @telling
-class Producer:
+class Producer(OfOneProcess):
     """Base of the producers, for messages whose partition is known.
 
     req_acks: ACK_NOT_REQUIRED, ACK_AFTER_LOCAL_WRITE or ACK_AFTER_CLUSTER_COMMIT. ack_timeout: ms that a broker waits for replicas. codec: CODEC_NONE,

@@ -31,6 +31,7 @@ from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, raised,
 from gkafka.kafka.producer.placing import Placing, chooser
 from gkafka.kafka.serializer import as_function
 from gkafka.logs import get_logger
+from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 
@@ -43,7 +44,7 @@ DEFAULT = DefaultPartitioner()
 
 @o.telling(OTHER_NAMES, but=["send"])
 @flags
-class KafkaProducer:
+class KafkaProducer(OfOneProcess):
     """Publishes records. Thread safe; greenlets may share it as well.
 
     Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer versions headers, enable_idempotence, transactional_id and
