@@ -117,7 +117,11 @@ def test_a_web_server_spoken_to_in_tls() -> None:
     with serve(web_server) as port:
         found = examined("-b", f"127.0.0.1:{port}", "--security-protocol", "SSL", healthy=False)
     the_failure(
-        found, "tls", "not in TLS", "a web server without TLS answers there: 'HTTP/1.1 400 Bad Request'", next="give the port of a Kafka listener"
+        found,
+        "tls",
+        "not in TLS",
+        "a web server without TLS answers there: 'HTTP/1.1 400 Bad Request'",
+        next="give the port of a Kafka listener",
     )
 
 
