@@ -48,6 +48,7 @@ from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
+from gkafka.pages import missing_topic
 from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
@@ -645,7 +646,7 @@ class Cluster:
 
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):
-            text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: create it, or check the name"
+            text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: {missing_topic(name)}"
             return UnknownTopicError(text, topic=name, api="Metadata")
         return error
 
