@@ -14,11 +14,13 @@ import sys
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 MODE = os.environ.get("GKAFKA_BUILD", "")
 RECORDS = "gkafka/records/_speed.pyx"
 SYSCALLS = "gkafka/handlers/_syscalls.pyx"
 LOCKS = "gkafka/handlers/_locks.pyx"
+PAGES = sorted(glob.glob("docs/*.md"))
 PARTS = sorted([*glob.glob("gkafka/records/*.pxi"), *glob.glob("gkafka/records/*.h")])
 
 
@@ -62,4 +64,24 @@ class BuildExt(build_ext):
         print(f"gkafka: built with the {'compiled' if built else 'Python'} implementation{note}", file=sys.stderr)
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt})
+class BuildPy(build_py):
+    """Has the pages of docs/ travel as gkafka/docs, where `kafka-tools docs` finds them; used from a clone, it finds them where they are."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            self.mkpath(os.path.join(self.build_lib, "gkafka", "docs"))
+            for page, target in zip(PAGES, self._targets(), strict=True):
+                self.copy_file(page, target, preserve_mode=False)
+
+    def get_source_files(self) -> list[str]:
+        return [*super().get_source_files(), *PAGES]  # of an sdist
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        return [*super().get_outputs(include_bytecode), *([] if self.editable_mode else self._targets())]
+
+    def _targets(self) -> list[str]:
+        return [os.path.join(self.build_lib, "gkafka", page) for page in PAGES]
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt, "build_py": BuildPy})

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A topic in pandas: per key how many records, how many bytes and from when to when, with no Python object for any record.
 
+    pip install 'gkafka[arrow]' pandas
+
 consume_arrow() hands out columns; pandas works on them as they are (ArrowDtype). What is there at the start is read, and what comes meanwhile, until
 nothing is left. With --group the next run goes on where this one has ended: the block commits what it was given when it is left in order.
 """

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A topic in polars: records and bytes per partition and minute, with no Python object for any record.
 
+    pip install 'gkafka[arrow]' polars
+
 consume_arrow() hands out columns, which polars takes without a copy. What is there at the start is read, and what comes meanwhile, until nothing is
 left. With --group the next run goes on where this one has ended, and several programs of one group share the partitions among them.
 """

@@ -4,6 +4,8 @@
     celery_app.py worker   checks that Kafka is there, prints the command of the worker, and becomes that worker
     celery_app.py send     queues tasks for it
 
+    pip install 'gkafka[gevent]' celery
+
 Each task writes one record and waits until Kafka has it. Where the client is made is what matters:
 
     --create first-use   by the first task that needs it, in the process that runs it: right in both pools
@@ -61,7 +63,7 @@ def producer() -> Any:
 
 @app.task  # type: ignore[untyped-decorator]
 def record(number: int) -> None:
-    """Fails, and is logged, if Kafka does not take the record."""
+    """Fails, and is logged, if Kafka does not take the record in time. That is no word about the record, which may be there soon: see `kafka-tools docs recipes`."""
     producer().produce(TOPIC, b"%d" % number).result(ACKNOWLEDGED_WITHIN_S)
 
 

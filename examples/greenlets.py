@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A plain gevent program: hundreds of greenlets share one producer, one greenlet reads everything back. Nothing is monkey-patched.
 
+    pip install 'gkafka[gevent]'
+
 Each greenlet sends its numbers one after the other and waits for each to be acknowledged, as a web handler or a crawler would; another
 greenlet ticks meanwhile, and its longest wait is printed: so long at most did the hub stand still. Then a consumer reads the topic from
 where the program began, until it has every number once. Ends with status 1 if one is missing or was there twice.

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Spark writes to Kafka from its Python workers: each partition of a DataFrame makes a client of its own, by foreachPartition.
 
+    pip install 'gkafka[spark]'
+
 The client is made inside the function that runs in the worker: one that is made on the driver cannot be sent there. Leaving its block
 delivers what is on its way, so a task that ends well has delivered its rows, and one that could not fails and is tried again by Spark.
 The handler is chosen by itself: Spark's workers are not monkey-patched and run OS threads.

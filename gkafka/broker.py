@@ -224,6 +224,12 @@ class Broker(BrokerCalls):
         return "" if channel is None else channel.standing
 
     @property
+    def is_silent(self) -> bool:
+        """Is somebody there who took the control connection and has not said yet what it speaks?"""
+        channel = self._channels.get(CONTROL)
+        return channel is not None and channel.is_silent
+
+    @property
     def refusal(self) -> AuthenticationError | None:
         """Why the broker did not take this client, until it may be tried again."""
         error = self._last_error

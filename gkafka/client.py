@@ -227,7 +227,7 @@ class KafkaClient(OfOneProcess):
     def get_consumer(self, topics: Any = None, group: str | bytes | None = None, **options: Any) -> Consumer:
         """A consumer of a topic, a list of topics, or those that a compiled pattern matches; of partitions that assign() names without topics.
 
-        group: with topics, whom it shares them with (docs/groups.md); without, where it commits what it has consumed of partitions that were
+        group: with topics, whom it shares them with (`kafka-tools docs groups`); without, where it commits what it has consumed of partitions that were
         assigned. options: the fields of
         `gkafka.config.NativeConsumerConfig` (auto_offset_reset, value_deserializer, ...) and `ConsumerConfig`.
         """
@@ -351,7 +351,7 @@ class KafkaClient(OfOneProcess):
         return self._raw
 
     def admin(self, *, retry_backoff_ms: float = 100) -> Admin:
-        """Administration of the cluster: topics, configurations, groups, offsets, ACLs, users and more (docs/admin.md).
+        """Administration of the cluster: topics, configurations, groups, offsets, ACLs, users and more (`kafka-tools docs admin`).
 
         retry_backoff_ms: before what a retry may heal is tried again, the double each time up to ten times as much.
         """
@@ -402,7 +402,7 @@ class KafkaClient(OfOneProcess):
         self._cluster.metadata.forget_topic(name)
 
     def stats(self) -> dict[str, Any]:
-        """One snapshot of the client, its brokers, producers and consumers, as plain data; docs/statistics.md says what each key means."""
+        """One snapshot of the client, its brokers, producers and consumers, as plain data; `kafka-tools docs statistics` says what each key means."""
         self._handler.check_fork()
         engines = [e for e in list(self._cluster.engines) if not e.closed]
         from gkafka.nativeproducer import NativeProducer

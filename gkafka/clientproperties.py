@@ -36,6 +36,7 @@ from gkafka.javanames import (
     why_no_effect,
     why_refused,
 )
+from gkafka.pages import page
 from gkafka.properties import CONSUMER, PRODUCER, Line, is_utf16, kind_of, read_lines, split_section, wanted_sections
 from gkafka.sasloptions import hide_secrets
 from gkafka.unseen import unseen
@@ -371,7 +372,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
     if (inner := _within(name)) is not None:
         return f"unknown option; write it as {inner!r}"
     near = nearest(name, known)
-    return f"unknown option; did you mean {near!r}?" if near else "unknown option: leave it out; docs/options.md lists all"
+    return f"unknown option; did you mean {near!r}?" if near else f"unknown option: leave it out; {page('options')} lists all"
 
 
 def _within(name: str) -> str | None:

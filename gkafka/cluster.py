@@ -23,6 +23,7 @@ from gkafka.exceptions import (
     AuthenticationError,
     ClientClosedError,
     ConfigurationError,
+    ConnectionFailedError,
     KafkaException,
     KafkaTimeoutError,
     LeaderNotFoundError,
@@ -38,6 +39,7 @@ from gkafka.exceptions import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
     error_for,
+    without_frames,
 )
 from gkafka.hosts import is_address, parse_hosts, parse_source_address, parse_zookeeper
 from gkafka.logs import get_logger
@@ -47,6 +49,7 @@ from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
 from gkafka.oneprocess import OfOneProcess
+from gkafka.pages import missing_topic
 from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
@@ -73,6 +76,8 @@ RECEIVE_BYTES = 64 * 1024
 """The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""
 TICK_S = 1.0
 """Longest wait of a caller between two looks at what is due."""
+STRANGERS_S = 2.0
+"""How long it is looked who has not answered as a broker does."""
 ELECTION_S = 1.0
 """How long a call that looks goes on to ask for a leader where brokers say that there is none. That of a topic just made, or just elected, is
 there by then; one that is down is not."""
@@ -348,7 +353,7 @@ class Cluster(OfOneProcess):
             if response is None:
                 assert error is not None
                 tries = self._tries(address_of(broker)) + (not isinstance(error, CutShort))
-                self._failures[address_of(broker)] = (tries, error.with_traceback(None))
+                self._failures[address_of(broker)] = (tries, without_frames(error))
                 self._refusal = error if isinstance(error, AuthenticationError) else None
                 self._refusals += self._refusal is not None
                 if self._whom_to_ask(now) in (None, broker):  # nobody else: a broker that answers nonsense is not asked in a loop
@@ -365,7 +370,7 @@ class Cluster(OfOneProcess):
         if error is not None:
             # The first failure is told, the rest are counted: an hour without a broker must not fill a disk.
             tries = max(1, self._tries(address_of(broker)))
-            log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata from %s:%s: %s", broker.host, broker.port, error)
+            log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata cannot be had: %s", _naming(address_of(broker), error))
         for old in gone:
             old.close()
         if isinstance(error, UnsupportedVersion):
@@ -422,7 +427,7 @@ class Cluster(OfOneProcess):
         self._handler.start()  # raises in a forked child, and where gevent patched the process since
         if not ready():
             self._ask_zookeeper(deadline)
-        refusals, began = self._refusals, self._handler.monotonic()
+        refusals, began, looked = self._refusals, self._handler.monotonic(), False
         while not ready():
             self.check_open()
             event = self._round
@@ -431,6 +436,10 @@ class Cluster(OfOneProcess):
                 return
             self._raise_refusal(refusals)
             now = self._handler.monotonic()
+            if not looked and (hosts := self._unknown_hosts(now - began)):
+                looked = True
+                self._look_for_strangers(hosts, now + min(STRANGERS_S, max(TICK_S, deadline - now)))
+                continue
             self._give_up_early(now - began)
             if now >= deadline:
                 raise KafkaTimeoutError(f"{what}: not known in time{self._why()}") from self._likeliest()
@@ -451,6 +460,34 @@ class Cluster(OfOneProcess):
             refusal = next((broker.refusal for broker in self._candidates() if broker.refusal is not None), None)
         if refusal is not None:
             raise copy(refusal) from refusal.__cause__
+
+    def _unknown_hosts(self, waited_s: float) -> list[Broker]:
+        """Of a client that never reached any host: those where somebody is who has not answered as a broker does."""
+        return [] if self.metadata.version else [b for b in self._bootstrap if self._is_odd(b, waited_s)]
+
+    def _is_odd(self, broker: Broker, waited_s: float) -> bool:
+        if broker.versions is not None:
+            return False
+        _, error = self._failures.get(address_of(broker), (0, None))
+        if error is None:
+            return waited_s >= TICK_S and broker.is_silent
+        if isinstance(error, ConnectionFailedError):
+            is_other = isinstance(error, (ProxyError, TokenEndpointError)) or type(error.__cause__).__name__ == "SSLCertVerificationError"
+            return self.config.uses_tls and not is_other
+        return isinstance(error, (KafkaTimeoutError, ProtocolError, SocketDisconnectedError)) and not isinstance(error, CutShort)
+
+    def _look_for_strangers(self, hosts: list[Broker], until: float) -> None:
+        """Raises ProtocolError in the words of `kafka-tools doctor` if one of these is no broker, or not of this security_protocol. until: monotonic seconds."""
+        from gkafka.probing import Probe  # only for whoever has reached nobody
+        from gkafka.strangers import stranger_at
+
+        for index, broker in enumerate(hosts):
+            probe, others = Probe(self._handler, self.config, broker.host, broker.port), len(hosts) - index
+            found = stranger_at(probe, lambda share: max(0.001, (until - self._handler.monotonic()) * share / others))  # noqa: B023  # called at once
+            if found is not None:
+                error = ProtocolError(f"{probe.address}: {found.seen}; {found.next}", broker=probe.address)
+                error.hint = found.next
+                raise error
 
     def _give_up_early(self, waited_s: float) -> None:
         """A client that never reached any host says so after a few tries of each, not at the end of a long timeout. waited_s: by who asks.
@@ -493,8 +530,7 @@ class Cluster(OfOneProcess):
 
     def _why(self) -> str:
         """Each host and its last failure, which mostly names the host itself."""
-        whys = ((address, str(error)) for address, (_, error) in sorted(self._failures.items()))
-        told = "".join(f"; {why}" if address in why.replace("[", "").replace("]", "") else f"; {address}: {why}" for address, why in whys)
+        told = "".join(f"; {_naming(address, error)}" for address, (_, error) in sorted(self._failures.items()))
         return told or f"; no answer yet from {', '.join(map(_where_it_stands, self._bootstrap))}"
 
     def connect(self, timeout_s: float | None = None) -> None:
@@ -611,7 +647,7 @@ class Cluster(OfOneProcess):
 
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):
-            text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: create it, or check the name"
+            text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: {missing_topic(name)}"
             return UnknownTopicError(text, topic=name, api="Metadata")
         return error
 
@@ -930,6 +966,12 @@ def _where_it_stands(broker: Broker) -> str:
     """ "host:port", and at which step the connection to it stands."""
     standing = broker.standing
     return f"{broker.host}:{broker.port}{f': {standing}' if standing else ''}"
+
+
+def _naming(address: str, error: KafkaException) -> str:
+    """The text of an error, which mostly names the host itself."""
+    why = str(error)
+    return why if address in why.replace("[", "").replace("]", "") else f"{address}: {why}"
 
 
 def _is_definite(error: KafkaException) -> bool:

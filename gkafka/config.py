@@ -1,7 +1,7 @@
 """Every option, once: name, type, default, bounds, aliases, documentation.
 
 From these dataclasses come the keyword arguments of the public calls, the checks with their error texts, the aliases
-(`linger.ms`) and the table in docs/options.md. An option that is not here does not exist.
+(`linger.ms`) and the table that `kafka-tools docs options` shows. An option that is not here does not exist.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from gkafka.exceptions import ConfigurationError, UnknownOptionError
+from gkafka.pages import page
 from gkafka.unseen import refused
 
 __all__ = [
@@ -44,6 +45,7 @@ GIVEN_BY_TOPIC = ("self", "topic", "cluster")
 """Arguments of a constructor that its user does not give."""
 CODECS = (None, "none", "gzip", "snappy", "lz4", "zstd", "auto")
 ACKS = {"all": -1, -1: -1, 0: 0, 1: 1, "0": 0, "1": 1, "-1": -1}
+LISTED = f"; {page('options')} lists all"
 NEARLY = 0.75  # of two texts: a slip of the pen
 MiB = 1 << 20
 KEY_TEXT = re.compile(r"[A-Za-z0-9+/=\s]{100,}|\s*M[A-Za-z0-9+/=\s]{40,}")
@@ -222,7 +224,7 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str, owner: type[Any
         name = spellings.get(key)
         if name is None:
             near = _near(key, [*spellings, *(keywords_of(owner) if owner is not None else ())])
-            raise UnknownOptionError(f"{where}: unknown option {key!r}{near or '; see docs/options.md'}")
+            raise UnknownOptionError(f"{where}: unknown option {key!r}{near or LISTED}")
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
         checked = check(name, value, fields[name].metadata, whole=str(fields[name].type).startswith("int"))
@@ -247,7 +249,7 @@ def check_keywords(owner: type[Any], given: Mapping[str, Any], config: type[Any]
     known = [*keywords_of(owner), *_spellings(config), *beside]
     for key in given:
         if key not in known:  # its value is not told: it may be a password with a mistyped name
-            text = f"{owner.__name__}(): unknown option {key!r}{_near(key, known) or '; see docs/options.md'}"
+            text = f"{owner.__name__}(): unknown option {key!r}{_near(key, known) or LISTED}"
             raise UnknownOptionError(text)
 
 
@@ -363,7 +365,7 @@ def _c_int(value: Any) -> bool:
 
 
 def options_table(cls: type[Any], *, beyond: type[Any] | None = None) -> str:
-    """The Markdown table of an options dataclass: what docs/options.md shows. beyond: a base, whose options are left out."""
+    """The Markdown table of an options dataclass: what `kafka-tools docs options` shows. beyond: a base, whose options are left out."""
     known = {f.name for f in dataclasses.fields(beyond)} if beyond is not None else set()
     rows = ["| option | default | values | meaning |", "|---|---|---|---|"]
     for f in dataclasses.fields(cls):
@@ -419,7 +421,7 @@ class ClientConfig(Options):
     )
     security_protocol: str = option(
         "PLAINTEXT",
-        "what the listener speaks: with SSL in its name TLS, with SASL the client says who it is (docs/security.md)",
+        f"what the listener speaks: with SSL in its name TLS, with SASL the client says who it is ({page('security')})",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
     ssl_context: Any = option(
@@ -670,7 +672,7 @@ class ProducerConfig(Options):
     value_serializer: Any = option(None, "callable applied to each value", none=True, types=(Callable,))
     transactional_id: str | None = option(
         None,
-        "name of the producer's transactions, one producer at a time (docs/transactions.md); means enable_idempotence and acks='all'",
+        f"name of the producer's transactions, one producer at a time ({page('transactions')}); means enable_idempotence and acks='all'",
         none=True,
         types=(str,),
         aliases=("transactional.id",),

@@ -172,7 +172,12 @@ class UnknownTopicError(UnknownTopicOrPartition):
 
 # -- the broker's bytes ------------------------------------------------------------------------------------------------
 class ProtocolError(KafkaException):
-    """Bytes that are not the Kafka protocol, or break its rules. The connection that sent them is closed."""
+    """Bytes that are not the Kafka protocol, or break its rules. The connection that sent them is closed.
+
+    hint: what to give instead, where somebody else than a broker answers; the text ends with it. Else "".
+    """
+
+    hint = ""
 
 
 class CorruptRecordError(ProtocolError):

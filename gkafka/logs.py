@@ -1,6 +1,7 @@
 """The place that every module of gkafka has its logger from.
 
-Each logger has one filter, which escapes what a record is made of. A filter of a logger runs once for each record that is emitted, before any handler,
+Each logger has one filter, which escapes what a record is made of, and says in the line itself what went wrong in Kafka: the traceback of that, which
+tells of gkafka alone, is for whoever has the logger at DEBUG. Those of other errors, as of an application's callback, stay. A filter of a logger runs once for each record that is emitted, before any handler,
 so a call that is below the level costs what it costs without one, and `%` formatting stays with the handlers.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from gkafka.brokererrors import KafkaException
 from gkafka.escaping import escaped
 
 __all__ = ["get_logger"]
@@ -25,10 +27,22 @@ class _Escape(logging.Filter):
     """Let every record pass, with its message and its arguments escaped."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, KafkaException):
+            _say(record, error)
         record.msg = escaped(record.msg)
         # logging unpacks a call's only argument if that is a dict.
         record.args = tuple(map(_fit, record.args)) if isinstance(record.args, tuple) else _fit(record.args)
         return True
+
+
+def _say(record: logging.LogRecord, error: KafkaException) -> None:
+    """Put the error into the line, in place of its traceback."""
+    is_bare = not record.args
+    record.msg = f"{str(record.msg).replace('%', '%%') if is_bare else record.msg}: %s"
+    record.args = (error,) if is_bare or not isinstance(record.args, tuple) else (*record.args, error)
+    if not logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
+        record.exc_info = None
 
 
 class _Argument:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gkafka.exceptions import ConfigurationError
+from gkafka.pages import page
 
 __all__ = ["CONSUMER", "PRODUCER", "Line", "is_pair", "is_utf16", "kind_of", "parse_pair", "read_lines", "split_section", "wanted_sections"]
 
@@ -25,7 +26,7 @@ YAML = "is YAML: write lines NAME=VALUE, each name in full"
 OTHER_KINDS = {
     r"[{\[]": "is JSON, or a dict of Python: write lines NAME=VALUE; in a program, KafkaClient.from_properties() takes what json.load() gives",
     r"<": "is XML: write lines NAME=VALUE",
-    r"export$": "has lines of a shell ('export NAME=VALUE'): write NAME=VALUE alone, by the names of docs/options.md",
+    r"export$": f"has lines of a shell ('export NAME=VALUE'): write NAME=VALUE alone, by the names of {page('options')}",
     r"-$|---$": YAML,
 }
 """How the name in a line of a text of another kind begins, and what to say of that text."""

@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
     "Help": {
         "doctor": Entry("gkafka.cli.doctor:doctor", "Say at which step reaching the cluster fails, and what to try."),
         "bench": Entry("gkafka.cli.bench:bench", "Measure producing and consuming on this cluster."),
+        "docs": Entry("gkafka.cli.docs:docs", "Show a page of gkafka's documentation, or list the pages."),
         "version": Entry("gkafka.cli.version:version_of_all", "Versions of gkafka, the accelerator, codecs, libraries."),
         "completion": Entry("gkafka.cli.completion:completion", "Print the completion script of a shell."),
     },

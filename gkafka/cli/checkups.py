@@ -6,10 +6,10 @@ An address goes through the steps of a connection, one after the other, and the 
 from __future__ import annotations
 
 import contextlib
-import datetime
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gkafka.cli.wording import in_tools_words
 from gkafka.exceptions import (
     AuthenticationError,
     IllegalSaslState,
@@ -21,18 +21,18 @@ from gkafka.exceptions import (
 )
 from gkafka.hosts import is_address
 from gkafka.probing import Probe
+from gkafka.strangers import WEB_SERVER, certificate_text, day_of, in_the_clear, with_tls, with_web
 from gkafka.wire.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from gkafka.probing import Answer, Certificate
 
-__all__ = ["Finding", "Limit", "Told", "advertised", "connection", "metadata", "web_server"]
+__all__ = ["Finding", "Limit", "Told", "advertised", "connection", "metadata"]
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 SOON_DAYS = 14
 DAY_S = 86_400.0
 CLIENT_CERTIFICATE = "the broker wants a certificate of this client that it knows the authority of: --ssl-certfile and --ssl-keyfile"
-WEB_SERVER = "this is a web server: give the port of a Kafka listener, 9092 by default"
 WEB_S = 2.0
 """How long whoever has not answered as a broker has to answer as a web server."""
 SHAKE_SHARE = 0.75
@@ -143,7 +143,7 @@ def _tls(probe: Probe, limit: Limit, now_s: float) -> Iterator[Finding]:
         yield _tls_failed(probe, exc, limit, now_s)
         return
     cert = seen.certificate
-    text = f"{seen.version}, " + (_certificate_text(cert) if cert is not None else "the certificate is not checked")
+    text = f"{seen.version}, " + (certificate_text(cert) if cert is not None else "the certificate is not checked")
     if cert is None:
         yield Finding("tls", probe.address, WARN, text, "leave tls.verify=false out, so that nobody in between can read and change all")
     elif cert.not_after - now_s < SOON_DAYS * DAY_S:
@@ -156,46 +156,28 @@ def _tls_failed(probe: Probe, exc: KafkaException, limit: Limit, now_s: float) -
     cert = probe.certificate(limit.left(0.5)) if isinstance(exc, TlsError) else None
     if cert is not None:
         return Finding(
-            "tls", probe.address, FAIL, f"{exc}. It shows {_certificate_text(cert)}", _certificate_next(probe, cert, str(exc), now_s)
+            "tls", probe.address, FAIL, f"{exc}. It shows {certificate_text(cert)}", _certificate_next(probe, cert, str(exc), now_s)
         )
     if (line := probe.web_server(min(limit.left(), WEB_S))) is not None:
         return Finding("tls", probe.address, FAIL, f"a web server without TLS answers there: {line!r} ({exc})", WEB_SERVER)
     if isinstance(exc, KafkaTimeoutError) or "timed out" in str(exc):
         return Finding("tls", probe.address, FAIL, f"connected, but there is no answer to the handshake: {exc}", _silent())
     if probe.speaks_in_the_clear(limit.left()):
-        protocol = "SASL_PLAINTEXT" if probe.uses_sasl else "PLAINTEXT"
-        return Finding(
-            "tls",
-            probe.address,
-            FAIL,
-            f"a Kafka broker, but this listener speaks no TLS: {exc}",
-            f"--security-protocol {protocol}, or the port of the listener with TLS",
-        )
+        there = in_the_clear(uses_sasl=probe.uses_sasl)
+        return Finding("tls", probe.address, FAIL, f"{there.seen}: {exc}", in_tools_words(there.next))
     return Finding("tls", probe.address, FAIL, str(exc), "is this the port of a Kafka listener with TLS?")
-
-
-def _certificate_text(cert: Certificate) -> str:
-    names = ", ".join(cert.names[:8]) or "no host"
-    more = f" and {len(cert.names) - 8} more" if len(cert.names) > 8 else ""
-    return f"the certificate of {cert.subject!r} for {names}{more}, signed by {cert.issuer!r}, valid {_day(cert.not_before)} to {_day(cert.not_after)}"
 
 
 def _certificate_next(probe: Probe, cert: Certificate, text: str, now_s: float) -> str:
     if cert.not_after < now_s:
-        return f"renew the broker's certificate, which ended on {_day(cert.not_after)} (this machine's clock says {_day(now_s)})"
+        return f"renew the broker's certificate, which ended on {day_of(cert.not_after)} (this machine's clock says {day_of(now_s)})"
     if cert.not_before > now_s:
-        return f"check the clocks: the certificate begins on {_day(cert.not_before)}, and this machine's clock says {_day(now_s)}"
+        return f"check the clocks: the certificate begins on {day_of(cert.not_before)}, and this machine's clock says {day_of(now_s)}"
     if "ostname mismatch" in text or "IP address mismatch" in text:
         return f"connect by one of these names, or give the broker a certificate that has {probe.host!r} in it"
     if "client certificate" in text or "refused the handshake" in text:
         return CLIENT_CERTIFICATE
     return f"give the certificate of its authority, {cert.issuer!r}: --ssl-cafile FILE"
-
-
-def _day(at: float) -> str:
-    with contextlib.suppress(OverflowError, ValueError, OSError):
-        return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%d}"
-    return "a day beyond the calendar"
 
 
 # -- the protocol ----------------------------------------------------------------------------------------------------------
@@ -235,16 +217,10 @@ def _no_versions(probe: Probe, error: KafkaException | None, others: Others | No
         return Finding("versions", probe.address, FAIL, text, CLIENT_CERTIFICATE)
     cert, line = _others(probe, limit) if others is None else others
     if cert is not None:
-        protocol = "SASL_SSL" if probe.uses_sasl else "SSL"
-        return Finding(
-            "versions",
-            probe.address,
-            FAIL,
-            f"this listener speaks TLS, and was spoken to in clear text: {text}. It shows {_certificate_text(cert)}",
-            f"--security-protocol {protocol}, with --ssl-cafile FILE if the authority is not known here",
-        )
+        there = with_tls(cert, uses_sasl=probe.uses_sasl)
+        return Finding("versions", probe.address, FAIL, f"{there.seen} ({text})", in_tools_words(there.next))
     if line is not None:
-        return Finding("versions", probe.address, FAIL, f"a web server answers there: {line!r} ({text})", WEB_SERVER)
+        return Finding("versions", probe.address, FAIL, f"{with_web(line).seen} ({text})", WEB_SERVER)
     if isinstance(error, KafkaTimeoutError) or "no answer" in text:
         return Finding("versions", probe.address, FAIL, text, _silent())
     if isinstance(error, SocketDisconnectedError):
@@ -252,12 +228,6 @@ def _no_versions(probe: Probe, error: KafkaException | None, others: Others | No
             "versions", probe.address, FAIL, text, "is this the port of a Kafka listener? The broker's log says why it closes connections"
         )
     return Finding("versions", probe.address, FAIL, text, "is this the port of a Kafka listener?")
-
-
-def web_server(probe: Probe, limit: Limit) -> str | None:
-    """The first line of a web server that answers there, without TLS or within it; None if there is none."""
-    line = probe.web_server(limit.left(0.5 if probe.uses_tls else 1.0))
-    return probe.web_server(limit.left(), tls=True) if line is None and probe.uses_tls else line
 
 
 def _silent() -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gkafka.cli.failures import ToolError
 from gkafka.cli.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -172,16 +171,11 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
     client = open_client(settings, debug=bool(given(ctx).get("debug")), **options)
     try:
         yield client
-    except BaseException as exc:  # what ended the command is told, and not what became of the rest
+    except BaseException:  # what ended the command is told, and not what became of the rest
         from gkafka.exceptions import KafkaException
 
-        found = None
-        with suppress(KafkaException):
-            found = _web_server(client, settings, exc)
         with suppress(KafkaException):
             client.close(CLOSE_S)
-        if found is not None:
-            raise found from exc
         raise
     client.close(CLOSE_S)
 
@@ -208,23 +202,3 @@ def lift(*clients: KafkaClient) -> None:
     """A command begins to read or write records, which takes as long as it takes: --timeout bounds each of its calls alone from here on."""
     for client in clients:
         client.cluster.until = None
-
-
-def _web_server(client: KafkaClient, settings: Settings, error: BaseException) -> ToolError | None:
-    """What to say instead of an error of a client that has reached nobody, if one of the hosts that were given is a web server."""
-    from gkafka.exceptions import KafkaTimeoutError, NoBrokersAvailableError, ProtocolError, SocketDisconnectedError, TlsError
-
-    reached_nobody = (KafkaTimeoutError, NoBrokersAvailableError, ProtocolError, SocketDisconnectedError, TlsError)
-    if not isinstance(error, reached_nobody) or client.cluster.metadata.version or settings.zookeeper is not None:
-        return None
-    from gkafka.cli.checkups import WEB_S, WEB_SERVER, Limit, web_server
-    from gkafka.hosts import parse_hosts
-    from gkafka.probing import Probe
-
-    limit = Limit(client.handler.monotonic, WEB_S)
-    for host, port in dict.fromkeys(parse_hosts(settings.hosts)):
-        probe = Probe(client.handler, client.cluster.config, host, port)
-        line = web_server(probe, limit)
-        if line is not None:
-            return ToolError(f"{probe.address}: a web server answers there: {line!r}", hint=WEB_SERVER)
-    return None

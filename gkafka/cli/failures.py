@@ -96,7 +96,7 @@ NEXT = {
     "TopicAuthorizationFailed": "have a principal that may: kafka-tools acls list --topic TOPIC",
     "GroupAuthorizationFailed": "have a principal that may: kafka-tools acls list --group GROUP",
     "ClusterAuthorizationFailed": "have a principal that may: kafka-tools acls list --cluster",
-    "UnknownTopicOrPartition": "kafka-tools topics lists the topics that there are, kafka-tools topics describe TOPIC its partitions",
+    "UnknownTopicOrPartition": "kafka-tools topics create TOPIC makes one; kafka-tools topics lists those that there are, kafka-tools topics describe TOPIC its partitions",
     "GroupIdNotFound": "kafka-tools groups lists the groups that there are",
     "NonEmptyGroup": "stop its members first: kafka-tools groups members GROUP lists them",
     "TopicAlreadyExists": "kafka-tools topics describe TOPIC shows the one that is there",
@@ -187,13 +187,26 @@ def _of_kafka(error: Exception, command: str) -> list[str]:
     if not isinstance(error, KafkaException):
         return []
     parts: list[Any] = list(error.errors.values()) if isinstance(error, AdminError) else []
-    told = [f"kafka-tools: {in_tools_words(' '.join(str(part).split()))}" for part in parts[:MOST] or [error]]
+    told = [f"kafka-tools: {in_tools_words(' '.join(_without_hint(part).split()))}" for part in parts[:MOST] or [error]]
     if len(parts) > MOST:
         told.append(f"  ... and {len(parts) - MOST} more")
     return [*told, _next_step(parts[0] if parts else error, command)]
 
 
+def _without_hint(error: Any) -> str:
+    return str(error).removesuffix(f"; {_hint(error)}")
+
+
+def _hint(error: Any) -> str:
+    """What an error itself says to try."""
+    return getattr(error, "hint", "")
+
+
 def _next_step(error: Any, command: str) -> str:
+    from gkafka.cli.wording import in_tools_words
+
+    if own := _hint(error):
+        return f"  next: {in_tools_words(own)}"
     kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in NEXT]
     hints = [NEXT[name] for name in sorted(kinds, key=GENERAL.__contains__)]
     return "  next: " + _named(hints[0], error).replace("{command}", command)

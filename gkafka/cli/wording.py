@@ -17,7 +17,6 @@ PHRASES = {
     ", or an object with what gkafka.core.assignors.Assignor has": "",
     "give sasl_oauth_token_provider, or sasl": "give sasl",
     "check hosts=,": "check --bootstrap-server,",
-    "see docs/options.md": "docs/options.md lists all",
     "get_producer(): ": "",
     "get_consumer(): ": "",
     "KafkaClient(): ": "",

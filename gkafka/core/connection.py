@@ -118,7 +118,7 @@ ASKED: dict[tuple[Ask, Outcome], Ask] = {
     (Ask.HIGHEST, Outcome.REFUSED): Ask.LOWEST,
     (Ask.HIGHEST, Outcome.CLOSED): Ask.LOWEST,
 }
-ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see docs/options.md
+ASK_FIRST = "0.9.0"  # the documented default of broker_version: it stands for "not told", see `kafka-tools docs options`
 BYTES_PER_ENTRY = 256
 """An answer has at most one entry for so many bytes of max_response_bytes, or MOST_ENTRIES: each becomes an object, which takes half a kilobyte."""
 FEW_ENTRIES = 4096

@@ -2,7 +2,7 @@
 
 The names, arguments, defaults and results of kafka-python 1.4 as it is documented, and those of its newer versions where they mean something
 here. Beneath is gkafka's native API: what fails raises gkafka's exceptions, under kafka-python's names (`gkafka.kafka.errors`). What differs is
-listed in docs/kafka-python.md.
+listed by `kafka-tools docs kafka-python`.
 """
 
 from __future__ import annotations

@@ -378,6 +378,11 @@ class Channel:
         return str(self._steps)
 
     @property
+    def is_silent(self) -> bool:
+        """Is there a connection whose peer has not said yet what it speaks?"""
+        return not self._closed and self.versions is None and bool(self._steps.last)
+
+    @property
     def opened(self) -> bool:
         """The broker's versions are known, and it is not closed."""
         return self._opened and not self._closed

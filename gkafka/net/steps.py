@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Steps"]
+__all__ = ["NOTHING", "Steps"]
+
+NOTHING = "nothing"
+"""What a peer that was connected to has said at first."""
 
 
 class Steps:

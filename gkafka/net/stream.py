@@ -8,7 +8,7 @@ from gkafka.config import ClientConfig
 from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDisconnectedError
 from gkafka.handlers.base import Address, Handler, Stream
 from gkafka.hosts import Proxy, parse_proxy_url
-from gkafka.net.steps import Steps
+from gkafka.net.steps import NOTHING, Steps
 
 __all__ = ["open_stream"]
 
@@ -53,11 +53,15 @@ def open_stream(
         except (KafkaTimeoutError, SocketDisconnectedError, OSError) as exc:
             if isinstance(exc, ConnectionFailedError) and not exc.retriable:
                 raise
-            failures.append(_reason(address, exc, handler.monotonic() - now, steps))
+            failures.append(_reason(address, exc, handler.monotonic() - now, steps).removeprefix(f"{_address_of(host, port)}: "))
             cause = exc
             unanswered = unanswered and isinstance(exc, _Unanswered)
     what = "no TLS" if unanswered else "no connection"
     raise ConnectionFailedError(f"{host}:{port}: {what}: {'; '.join(failures)}", broker=f"{host}:{port}") from cause
+
+
+def _address_of(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _resolve(handler: Handler, host: str, port: int, deadline: float) -> list[Address]:
@@ -95,7 +99,7 @@ def _connect(
         keepalive_idle_s=config.keepalive_idle_s if config.keepalive else None,
         made=made,
     )
-    steps.heard("nothing")
+    steps.heard(NOTHING)
     if proxy is not None:
         _tunnel(stream, proxy, host, port, deadline, steps)
     if not config.uses_tls:
@@ -120,8 +124,8 @@ def _tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float,
 
 
 def _reason(address: Address, exc: OSError, seconds: float, steps: Steps) -> str:
-    where = f"{address[1][0]} port {address[1][1]}"
-    if isinstance(exc, _Unanswered) and steps.last == "nothing":
+    where = _address_of(*address[1][:2])
+    if isinstance(exc, _Unanswered) and steps.last == NOTHING:
         return (
             f"{where}: TCP is open, but the TLS handshake was not answered: timed out after {seconds:.1f} s: does that listener speak TLS?"
         )

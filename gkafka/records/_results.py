@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gkafka.exceptions import KafkaException
 from gkafka.logs import get_logger
+from gkafka.pages import page
 
 __all__ = ["OF_ASYNCIO", "Record", "RecordMetadata", "fresh_error", "not_for_asyncio", "not_for_executors", "run_callback"]
 
@@ -72,7 +73,7 @@ def run_callback(fn: Callable[[Any], object], delivery: Any) -> None:
 def not_for_asyncio(wait: str) -> TypeError:
     """The error to raise where asyncio is to wait for a delivery or a future itself. wait: its method that waits, as the user writes it."""
     return TypeError(
-        f"a delivery or future of gkafka's cannot be awaited itself: await asyncio.to_thread({wait}); for many at once see asyncio in docs/recipes.md"
+        f"a delivery or future of gkafka's cannot be awaited itself: await asyncio.to_thread({wait}); for many at once see asyncio in {page('recipes')}"
     )
 
 

@@ -21,6 +21,7 @@ from gkafka.exceptions import (
     error_for,
 )
 from gkafka.logs import get_logger
+from gkafka.pages import missing_topic
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import Limit, Offsets, TopicPartition, ranges_between, resolve
 from gkafka.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
@@ -243,7 +244,7 @@ def _is_there(client: KafkaClient, described: MetadataResponseTopic, missing_ok:
     if isinstance(error, UnknownTopicOrPartition):
         if missing_ok:
             return False
-        text = f"topic {described.name!r} does not exist and a read does not create it: create it, or check the name"
+        text = f"topic {described.name!r} does not exist and a read does not create it: {missing_topic(described.name)}"
         raise UnknownTopicError(text, topic=described.name, api="Metadata")
     if error is not None:
         raise error

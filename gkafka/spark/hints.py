@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
+from gkafka.pages import page
+
 __all__ = ["OF_WRITES", "meant_option", "meant_property"]
 
 OF_WRITES = ("topic", "exactlyOnce", "transactionalIdPrefix", "jobId", "checkpointLocation")
@@ -50,14 +52,14 @@ def meant_option(key: str, names: Mapping[str, str], properties: Mapping[str, st
         return _of_a_property(found, properties)
     near = difflib.get_close_matches(key, [*names, *map(str.lower, others)], n=1, cutoff=0.7)
     if not near:
-        return "; docs/spark.md lists them"
+        return f"; {page('spark')} lists them"
     return _did_you_mean(names[near[0]]) if near[0] in names else _of_the_other_direction(_by_squeezed(others)[_squeezed(near[0])], topic)
 
 
 def meant_property(name: str, known: Iterable[str]) -> str:
     """The same for a property without a meaning. name: without its "kafka."; known: all that there are, so too."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return _did_you_mean(f"kafka.{near[0]}") if near else "; docs/spark.md lists what is known"
+    return _did_you_mean(f"kafka.{near[0]}") if near else f"; {page('spark')} lists what is known"
 
 
 def _of_a_property(name: str, properties: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 """The options of format("gkafka"): the JVM connector's names, checks and words, and kafka.* properties as gkafka's own options.
 
-Each option is one row of OPTIONS; docs/spark.md's table is made from it. Nothing here imports pyspark.
+Each option is one row of OPTIONS; the table of `kafka-tools docs spark` is made from it. Nothing here imports pyspark.
 Source: spark-sql-kafka-0-10, KafkaSourceProvider (4.2).
 """
 
@@ -246,7 +246,7 @@ def _stream(given: Mapping[str, str]) -> StreamOptions:
 
 
 def options_table() -> str:
-    """The Markdown table of docs/spark.md."""
+    """The Markdown table of `kafka-tools docs spark`."""
     rows = [f"| `{o.name}` | {f'`{o.default}`' if o.default else ''} | {o.doc.replace('|', chr(92) + '|')} |" for o in OPTIONS.values()]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
 

@@ -32,7 +32,7 @@ SINK_OPTIONS = {
         "gkafka's own",
     ),
 }
-"""Option -> default, meaning: docs/spark.md's table is made from it."""
+"""Option -> default, meaning: the table of `kafka-tools docs spark` is made from it."""
 
 OF_READS = tuple(option.name for option in OPTIONS.values() if option.name not in SINK_OPTIONS)
 FROM_SPARK = ("checkpointLocation", "batchId")
@@ -102,6 +102,6 @@ def _is_idempotent(producer: Mapping[str, Any]) -> bool:
 
 
 def sink_options_table() -> str:
-    """The Markdown table of docs/spark.md."""
+    """The Markdown table of `kafka-tools docs spark`."""
     rows: Iterator[str] = (f"| `{name}` | {f'`{default}`' if default else ''} | {doc} |" for name, (default, doc) in SINK_OPTIONS.items())
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])

@@ -36,7 +36,7 @@ FILTERS = getattr(api, "Filter", None)
 
 
 class GKafkaDataSource(DataSource):
-    """Apache Kafka, read and written in batches and streams. Options: docs/spark.md."""
+    """Apache Kafka, read and written in batches and streams. Options: `kafka-tools docs spark`."""
 
     parallelism: ClassVar[int | None] = None
     """What register() has seen of the session, None where it has not been asked: the option tasks, where it is not given."""

@@ -110,14 +110,18 @@ def web_server(conn: socket.socket) -> None:
 def test_a_web_server() -> None:
     with serve(web_server) as port:
         found = examined("-b", f"127.0.0.1:{port}", healthy=False)
-    the_failure(found, "versions", "HTTP", next="this is a web server")
+    the_failure(found, "versions", "HTTP", next="give the port of a Kafka listener")
 
 
 def test_a_web_server_spoken_to_in_tls() -> None:
     with serve(web_server) as port:
         found = examined("-b", f"127.0.0.1:{port}", "--security-protocol", "SSL", healthy=False)
     the_failure(
-        found, "tls", "not in TLS", "a web server without TLS answers there: 'HTTP/1.1 400 Bad Request'", next="this is a web server"
+        found,
+        "tls",
+        "not in TLS",
+        "a web server without TLS answers there: 'HTTP/1.1 400 Bad Request'",
+        next="give the port of a Kafka listener",
     )
 
 
@@ -137,7 +141,7 @@ def patient_web_server(conn: socket.socket) -> None:
 def test_a_web_server_that_waits_for_a_request_is_not_taken_for_silence(options: list[str]) -> None:
     with serve(patient_web_server) as port:
         found = examined("-b", f"127.0.0.1:{port}", "--timeout", "4", *options, healthy=False)
-    the_failure(found, "tls" if options else "versions", "web server", "'HTTP/1.1 404 Not Found'", next="this is a web server")
+    the_failure(found, "tls" if options else "versions", "web server", "'HTTP/1.1 404 Not Found'", next="give the port of a Kafka listener")
 
 
 def test_a_peer_that_hangs_up() -> None:
@@ -205,7 +209,7 @@ def test_a_web_server_behind_tls(certificates: Certificates) -> None:
     context = certificates.server("good")
     with serve(patient_web_server, wrap=lambda conn: context.wrap_socket(conn, server_side=True)) as port:
         found = examined(*with_tls(port, certificates), healthy=False)
-    the_failure(found, "versions", "web server", "'HTTP/1.1 404 Not Found'", next="this is a web server")
+    the_failure(found, "versions", "web server", "'HTTP/1.1 404 Not Found'", next="give the port of a Kafka listener")
 
 
 def test_a_certificate_that_ends_soon_is_a_warning(

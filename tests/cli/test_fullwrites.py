@@ -304,7 +304,9 @@ def run(words: str, raw: io.RawIOBase, cluster: MockCluster, *, unbuffered: bool
     sys.stdin = io.TextIOWrapper(io.BytesIO(b"a line\n"), encoding="utf-8")
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main([*words.split(), *(() if words.startswith(("version", "completion", "--help")) else ("-b", cluster.bootstrap))])
+            code = main(
+                [*words.split(), *(() if words.startswith(("version", "completion", "docs", "--help")) else ("-b", cluster.bootstrap))]
+            )
     finally:
         sys.stdin = before
     return Outcome(code, b"", err.getvalue())

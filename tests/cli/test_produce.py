@@ -607,3 +607,10 @@ def test_a_dry_run_looks_at_all_options(given: list[str], said: str) -> None:
 def test_a_dry_run_needs_no_broker() -> None:
     outcome = tool("produce", "t", "-b", "127.0.0.1:1", "--dry-run", "--set", "linger.ms=5", stdin=b"a\nb\n")
     assert (outcome.code, outcome.err.splitlines()[0]) == (0, "2 records would be written to t")
+
+
+def test_a_topic_that_is_missing_is_told_with_the_command_that_makes_it() -> None:
+    with MockCluster(auto_create=False) as empty:
+        told = tool("produce", "bills", "-b", empty.bootstrap, stdin=b"x\n")
+    assert (told.code, "bills" in told.err) == (1, True)
+    assert "\n  next: kafka-tools topics create bills makes one; " in told.err

@@ -37,10 +37,10 @@ ARGUMENTS = {
     "delete_topic": ["orders"],
 }
 """Of commands that want some, or have several of their own."""
-WITHOUT_A_CLUSTER = ("version", "completion")
+WITHOUT_A_CLUSTER = ("version", "completion", "docs")
 NAMES = [name for section in COMMANDS.values() for name in section if name not in (*WITHOUT_A_CLUSTER, "doctor")]
 LINES = [(name, more) for name in NAMES for more in ARGUMENTS.get(name, [""])]
-NEXT = "\n  next: this is a web server: give the port of a Kafka listener, 9092 by default\n"
+NEXT = "\n  next: give the port of a Kafka listener, 9092 by default\n"
 
 
 def hasty(conn: socket.socket) -> None:

@@ -155,7 +155,7 @@ def test_a_broker_that_the_proxy_does_not_reach_is_tried_again(handler: Handler,
 
 def test_a_proxy_that_is_not_there_is_named(handler: Handler) -> None:
     port = refused_port()
-    with pytest.raises(ConnectionFailedError, match=rf"kafka\.inside:9092: no connection: 127\.0\.0\.1 port {port}: "):
+    with pytest.raises(ConnectionFailedError, match=rf"kafka\.inside:9092: no connection: 127\.0\.0\.1:{port}: "):
         connect(handler, "kafka.inside", 9092, by_proxy("socks5", port))
 
 

@@ -1,7 +1,7 @@
 """kafka-python 0.9's API: `from gkafka.kafka.legacy import KafkaClient, SimpleConsumer` in place of `from kafka import ...`.
 
 Its KafkaConsumer is another one than that of newer versions, `gkafka.kafka.KafkaConsumer`, though both were kafka.KafkaConsumer in their time. What
-differs from kafka-python is listed in docs/kafka-python-legacy.md.
+differs from kafka-python is listed by `kafka-tools docs kafka-python-legacy`.
 """
 
 from gkafka.kafka.legacy.base import Consumer
