@@ -1,7 +1,7 @@
 """Shapes of use: how fast gkafka is where options, calls, batches and partitions are as users have them, beside confluent-kafka or beside itself.
 
     python benchmarks/shapes.py [--rounds 3] [--gate] [--list] [--json FILE] [SHAPE ...]
-    python benchmarks/shapes.py --markdown FILE ...     (README's table, of what --json has written)
+    python benchmarks/shapes.py --markdown FILE ...     (the table of docs/performance.md, of what --json has written)
 
 Each measurement runs in a process of its own, on the stub broker, which is as fast as the wire; the two sides of a shape take turns. A shape is named in full,
 or by its beginning with a "*" behind it. What confluent-kafka has nothing for, and what a skin adds, is measured beside plain gkafka. A shape that
@@ -552,7 +552,7 @@ def run(names: Sequence[str], rounds: int) -> list[dict[str, Any]]:
 
 
 def markdown(files: Sequence[str]) -> str:
-    """README's table: ratios by what is done and what it is beside, and what is not ahead."""
+    """The table of docs/performance.md: ratios by what is done and what it is beside, and what is not ahead."""
     rows = [row for file in files for row in json.loads(Path(file).read_text())]
     groups: dict[tuple[str, str], list[str]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What each recipe of README says to --help, to a Kafka that is not there, and to options that make no sense. No broker is needed."""
+"""What each recipe of docs/recipes.md says to --help, to a Kafka that is not there, and to options that make no sense. No broker is needed."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ turning, what an idle client costs and what the collector takes is measured by `
 | 13 | 2,000 sends cut off at random, and polls: log, counts, memory, positions | `live/test_13_kills.py` U P (real Kafka); `tests/public/test_killed.py` U, and P by `test_13_kills.py` |
 | 14 | a `flush()` or `close()` that was killed is finished by the next | `tests/public/test_killed.py` U, and P by `test_13_kills.py` |
 | 15 | a fork, both sides send 300, by os.fork, multiprocessing, Popen, gevent.os.fork and as gipc does, refused and with on_fork="recreate" | `live/test_15_forks.py` U P T; what each call tells a child: `tests/public/test_forks.py` |
-| 16, 17 | gunicorn and uWSGI by README's lines, SIGTERM with records pending; the master's client is refused in its workers | `live/test_16_gunicorn.py`, `live/test_17_uwsgi.py` |
+| 16, 17 | gunicorn and uWSGI by the lines of docs/recipes.md, SIGTERM with records pending; the master's client is refused in its workers | `live/test_16_gunicorn.py`, `live/test_17_uwsgi.py` |
 | 18 | celery: 1,500 tasks in 500 greenlets; processes | `live/test_18_celery.py` |
 | 19 | patched after the import: tests 1 to 5 and 8 in form L; patched after construction: an error | `test_19_patched_after_construction.py` |
 | 20 | which handler is chosen, what importing does | `tests/handlers/test_selection.py` |
@@ -43,7 +43,7 @@ turning, what an idle client costs and what the collector takes is measured by `
 | 33 | Spark's workers: threads, delivered when the task ends | `live/test_33_spark.py` |
 | 34 | no greenlet keeps its turn: 1 to 11 by what they watch, in figures `benchmarks/stalls.py` | `test_stalls.py` holds how that judges |
 
-Numbers without a mode are played by programs that choose for themselves. Recipes of README without a number: `live/test_recipes.py`.
+Numbers without a mode are played by programs that choose for themselves. Recipes of docs/recipes.md without a number: `live/test_recipes.py`.
 
 What `make test` leaves out, and who plays it; all else above is in `make test`. `test_forms.py` holds this table against what pytest collects.
 

@@ -1,4 +1,4 @@
-"""The recipes of README as processes: started by their lines, asked over HTTP, ended by a signal."""
+"""The recipes of docs/recipes.md as processes: started by their lines, asked over HTTP, ended by a signal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.live.jvm import free_ports
 
 __all__ = ["LINES", "Answer", "Program", "Web", "environment", "lines", "run"]
 
-LINES: list[str] = re.findall(r"^(python examples/\S+\.py\b.*?) +# ", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+LINES: list[str] = re.findall(
+    r"^(python examples/\S+\.py\b.*?) +# ", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 """Each recipe's line, without its remark."""
 LIMIT_S, LINGER_S = PATIENCE_S, 110
 
@@ -105,7 +107,7 @@ class Answer(NamedTuple):
 
 
 class Web:
-    """flask_app.py by a line of README, with a port of its own and records that wait for LINGER_S unless somebody waits for them."""
+    """flask_app.py by a line of docs/recipes.md, with a port of its own and records that wait for LINGER_S unless somebody waits for them."""
 
     def __init__(self, line: str, hosts: str, topic: str, folder: Path, *more: object) -> None:
         (self.port,) = free_ports(1)

@@ -1,4 +1,4 @@
-"""16: Flask under gunicorn -k gevent -w 2, by the lines of README: what is answered is in Kafka, and what is pending at SIGTERM is sent."""
+"""16: Flask under gunicorn -k gevent -w 2, by the lines of docs/recipes.md: what is answered is in Kafka, and what is pending at SIGTERM is sent."""
 
 from __future__ import annotations
 

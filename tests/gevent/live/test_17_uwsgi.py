@@ -1,4 +1,4 @@
-"""17: Flask under uWSGI --gevent 50 --master -p 2, by the lines of README. uWSGI runs neither fork hooks nor exit hooks."""
+"""17: Flask under uWSGI --gevent 50 --master -p 2, by the lines of docs/recipes.md. uWSGI runs neither fork hooks nor exit hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""18: celery -P gevent and -P prefork, by the lines of README; 5,000 tasks in a pool of 500 greenlets."""
+"""18: celery -P gevent and -P prefork, by the lines of docs/recipes.md; 5,000 tasks in a pool of 500 greenlets."""
 
 from __future__ import annotations
 

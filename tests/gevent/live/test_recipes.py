@@ -1,4 +1,4 @@
-"""The recipes of README that serve nobody, by their lines; the others are run by the acceptance tests 16, 17, 18 and 33."""
+"""The recipes of docs/recipes.md that serve nobody, by their lines; the others are run by the acceptance tests 16, 17, 18 and 33."""
 
 from __future__ import annotations
 
