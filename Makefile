@@ -24,18 +24,20 @@ venv: $(BUILT)  ## .venv with all packages and gkafka, compiled if there is a C 
 $(READY): requirements.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gkafka needs Python 3.10 or newer: make venv PYTHON=python3.12")'
+	@echo "installing the packages of requirements.txt into $(VENV): downloaded once, Spark is the largest"
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
 # There is no wheel of it for Linux, so it is built, which takes a minute and Kerberos' headers. Where it cannot be, the tests of Kerberos are left out.
 $(GSSAPI): $(READY)
 	@if command -v krb5-config >/dev/null; then \
-	  echo "gssapi, for the tests of Kerberos"; \
+	  echo "building gssapi, for the tests of Kerberos (once)"; \
 	  $(PY) -m pip install --quiet --disable-pip-version-check 'gssapi>=1.8' || echo "gssapi could not be built: the tests of Kerberos are left out" >&2; \
 	  touch $@; \
 	fi
 
 $(BUILT): $(READY) $(SOURCES) | $(GSSAPI)
+	@echo "building gkafka's compiled parts (once, and when they change)"
 	PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(PY) -c 'from gkafka.records import IMPLEMENTATION as name; print("gkafka.records:", name)'
 	@touch $@

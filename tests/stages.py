@@ -115,6 +115,7 @@ def prepare() -> None:
     kept = {file.name.partition(".")[0] for file in ROOT.glob("tests/**/__pycache__/test_*-pytest-*.pyc")}
     if sum(file.stem not in kept for file in files) < len(files) // 4:
         return
+    print("preparing the tests (once in a clone)", flush=True)
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", "-p", "no:cacheprovider"]
     halves = [[str(file) for file in files[start::2]] for start in (0, 1)]
     runs = [subprocess.Popen([*command, *half], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for half in halves]

@@ -37,7 +37,7 @@ def styled(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         hoverlabel={"bgcolor": INK, "font": {"color": "#fff"}, "bordercolor": INK},
-        legend={"orientation": "h", "y": 1.12, "x": 0, "bgcolor": "rgba(0,0,0,0)"},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "bgcolor": "rgba(0,0,0,0)"},
         bargap=0.18,
         **layout,
     )
@@ -123,9 +123,7 @@ def degree_chart(tables: dict[str, Any]) -> go.Figure:
             hovertemplate="%{y:,} paths with %{customdata} in-links<extra></extra>",
         )
     )
-    return styled(
-        figure, 320, xaxis={"title": "links from other pages, at least", "type": "category", "tickangle": 0}, yaxis={"title": "paths"}
-    )
+    return styled(figure, 320, xaxis={"title": "links from other pages, at least", "type": "category"}, yaxis={"title": "paths"})
 
 
 def latency_chart(tables: dict[str, Any]) -> go.Figure:
@@ -153,13 +151,13 @@ def latency_chart(tables: dict[str, Any]) -> go.Figure:
         xaxis={"type": "log", "title": "from the request to the last byte", "tickvals": ticks, "ticktext": names},
         yaxis={"title": "requests"},
     )
-    for name, colour, anchor in (("p50", TEAL, "center"), ("p95", AMBER, "right"), ("p99", RED, "left")):
+    for row, (name, colour) in enumerate((("p50", TEAL), ("p95", AMBER), ("p99", RED))):  # each in a row of its own: they may be close
         value = tables["latency"]["percentiles"].get(name)
         if value:
             figure.add_vline(x=value, line={"color": colour, "width": 2, "dash": "dot"})
-            mark = {"text": name, "showarrow": False, "yanchor": "bottom", "xanchor": anchor, "font": {"color": colour, "size": 12}}
+            mark = {"text": name, "showarrow": False, "yanchor": "bottom", "yshift": 15 * row, "font": {"color": colour, "size": 12}}
             figure.add_annotation(x=math.log10(value), y=1.02, yref="paper", **mark)
-    return figure.update_layout(margin={"t": 28})
+    return figure.update_layout(margin={"t": 58})
 
 
 def depth_chart(tables: dict[str, Any]) -> go.Figure:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ from charts import (
 )
 from plotly.offline import get_plotlyjs
 from streamcharts import batches_chart, delay_chart, lag_chart, windows_chart
+
+from gkafka import __version__
 
 
 @dataclass
@@ -217,7 +221,8 @@ class Report:
         return f'<div id="{name}"></div>'
 
 
-def page(tables: dict[str, Any], told: Told, name: str) -> str:
+def page(tables: dict[str, Any], told: Told, name: str, *, kafka: str = "") -> str:
+    """kafka: the version of the brokers, "" if nobody knows it."""
     verify = told.verify
     report = Report()
     sections(report, tables, told)
@@ -234,9 +239,10 @@ def page(tables: dict[str, Any], told: Told, name: str) -> str:
     charts = json.dumps(report.charts).replace("<", "\\u003c")
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(name)}: crawl report</title><style>{STYLE}</style></head><body>
-<header><div><h1>{escape(name)}</h1>
-<p>Crawled by greenlets, sent through one gkafka producer to Apache Kafka, followed by streaming queries in PySpark through format("gkafka") that were killed midway.</p>{badge}</div></header>
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>gkafka demo: {escape(name)}</title><style>{STYLE}</style></head><body>
+<header><div><h1>gkafka: a crawl through Kafka and Spark, killed midway</h1>
+<p>{escape(versions(tables, kafka))}</p>
+<p>The site: {escape(name)}. Crawled by greenlets, sent through one gkafka producer to Apache Kafka, followed by streaming queries in PySpark through format("gkafka") that were killed midway.</p>{badge}</div></header>
 <main><div class="tiles">{"".join(f"<div class='tile'><b>{escape(value)}</b><span>{escape(what)}</span></div>" for value, what in tiles(tables, told))}</div>
 <noscript><p class="note">The charts need JavaScript; the tables do not.</p></noscript>
 <div class="grid">{"".join(report.sections)}</div>
@@ -245,9 +251,18 @@ def page(tables: dict[str, Any], told: Told, name: str) -> str:
 """
 
 
+def versions(tables: dict[str, Any], kafka: str) -> str:
+    """What ran, and when the report was made."""
+    spark = tables.get("batch", {}).get("spark")
+    parts = [f"gkafka {__version__}", f"Python {platform.python_version()}"]
+    parts += [f"{what} {version}" for what, version in (("Apache Kafka", kafka), ("Spark", spark)) if version]
+    return f"{', '.join(parts)}; {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+
+
 def tiles(tables: dict[str, Any], told: Told) -> list[tuple[str, str]]:
     totals = tables["totals"]
     shown = [
+        *promises(tables, told),
         (f"{totals['pages']:,}", f"pages of {totals['fetched']:,} paths"),
         (f"{totals['links']:,}", "links"),
         (megabytes(totals["bytes"]), "of answers"),
@@ -256,11 +271,16 @@ def tiles(tables: dict[str, Any], told: Told) -> list[tuple[str, str]]:
     ]
     if told.crawl:
         shown.append((f"{sum(told.crawl['produced'].values()) / (told.crawl['crawl_s'] or 1e-9):,.0f}", "records a second into Kafka"))
-    archive = tables.get("archive")
-    if archive:
-        shown.append((f"{archive['duplicates'] + told.top.get('repeats', 0):,}", "duplicates, after kill -9"))
-        shown.append((f"{archive['lost']:,}", "lost"))
     return shown
+
+
+def promises(tables: dict[str, Any], told: Told) -> list[tuple[str, str]]:
+    """What the run is for, so it comes first."""
+    archive = tables.get("archive")
+    if not archive:
+        return []
+    doubled = archive["duplicates"] + told.top.get("repeats", 0)
+    return [(f"{archive['lost']:,}", "lost, after kill -9"), (f"{doubled:,}", "doubled, after kill -9")]
 
 
 def sections(report: Report, tables: dict[str, Any], told: Told) -> None:
@@ -290,7 +310,7 @@ def sections(report: Report, tables: dict[str, Any], told: Told) -> None:
     )
     report.add("Depth", "Clicks from the start page, breadth first.", depth_chart(tables))
     slowest = [[path, milliseconds(taken), megabytes(size)] for path, taken, size in tables["latency"]["slowest"][:10]]
-    about = "In the crawler, waiting for its turn included: hundreds of greenlets share one core."
+    about = "From the request to the last byte, as the crawler sees it. Each has the wait of its greenlet for a turn in it: hundreds share one core."
     report.add("Latency", about, latency_chart(tables))
     report.add("Answers", "What the crawler got, and how long that took.", status_table(tables), latency_table(tables))
     report.add("Dead links", "Links within the site that are answered with 404.", dead_table(tables))
@@ -346,12 +366,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where tables.json is")
     parser.add_argument("--name", help="the heading (default: the title of the start page)")
+    parser.add_argument("--kafka", default="", metavar="VERSION", help="of the brokers, for the heading")
     parser.add_argument("--write", type=Path, metavar="FILE", help="(default: report.html in the folder)")
     args = parser.parse_args()
     tables = load(args.folder / "tables.json")
     if not tables:
         parser.error(f"{args.folder}: no tables.json there; batch.py writes it")
-    text = page(tables, load_told(args.folder), args.name or title_of(tables, start_of(tables)))
+    text = page(tables, load_told(args.folder), args.name or title_of(tables, start_of(tables)), kafka=args.kafka)
     path = args.write or args.folder / "report.html"
     write_whole(path, text)
     print(f"{path} ({len(text) / 1e6:.1f} MB)")

@@ -60,7 +60,7 @@ class Demo:
         """True if every number is equal. Raises StepFailed."""
         folder = self.step("find the site", self.find_site)
         address = self.step("serve it", lambda: self.background([script("serve.py"), folder]))
-        hosts = self.step("start Kafka", self.kafka)
+        hosts = self.step("start Kafka (the first time its jars are downloaded)", self.kafka)
         kafka = ["--hosts", hosts, "--prefix", self.prefix]
         stream = Streaming(self, kafka)
         self.step("start the stream in Spark", stream.start)
@@ -68,7 +68,8 @@ class Demo:
         counting = self.count(folder)  # Spark's end leaves a core to it
         self.step("let the stream come to its end, and compute by batch what a stream cannot", stream.finish)
         equal, comparison = self.step("compare it with what the files hold", lambda: self.compare(counting))
-        self.step("make the report", lambda: self.foreground([script("report.py"), str(self.stage)], quiet=True))
+        versions = [] if self.args.hosts else ["--kafka", self.args.kafka]
+        self.step("make the report", lambda: self.foreground([script("report.py"), str(self.stage), *versions], quiet=True))
         print(f"\n{comparison}")
         return equal
 
