@@ -107,13 +107,25 @@ def test_a_logger_is_the_one_that_the_user_configures(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.ERROR, "gkafka.two"):
         logger.warning("%s", "not this")
         try:
-            raise KafkaException("cause")
-        except KafkaException:
+            raise LookupError("cause")
+        except LookupError:
             logger.exception("%s of %d", "one", 2)
     (record,) = caplog.records
-    assert (record.msg, record.args, record.funcName) == ("%s of %d", ("one", 2), "test_a_logger_is_the_one_that_the_user_configures")
+    assert (record.getMessage(), record.funcName) == ("one of 2", "test_a_logger_is_the_one_that_the_user_configures")
     assert record.pathname == __file__
     assert record.exc_info is not None
+
+
+@pytest.mark.parametrize(("message", "args", "line"), [("%s of %d", ("one", 2), "one of 2: gone"), ("100 %", (), "100 %: gone")])
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_what_went_wrong_in_kafka_is_one_line_and_its_traceback_is_for_debug(
+    caplog: pytest.LogCaptureFixture, level: int, message: str, args: tuple[object, ...], line: str
+) -> None:
+    logger = get_logger("gkafka.four")
+    with caplog.at_level(level, "gkafka.four"):
+        logger.error(message, *args, exc_info=KafkaException("gone"))
+    (record,) = caplog.records
+    assert (record.getMessage(), record.exc_info is not None) == (line, level == logging.DEBUG)
 
 
 def test_a_call_below_the_level_asks_for_no_text(caplog: pytest.LogCaptureFixture) -> None:

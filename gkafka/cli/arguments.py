@@ -235,4 +235,6 @@ def _raise_near(kind: str, missing: list[str], there: list[str] | None, cause: E
     hint = f"did you mean {', '.join(near)}? " if near else ""
     names = ", ".join(map(quoted, unknown))
     plural = "s" if len(unknown) > 1 else ""
+    if kind == "topic" and not near:
+        hint = f"kafka-tools topics create {unknown[0]} makes one; "
     raise ToolError(f"no {kind}{plural} {names} in this cluster", hint=f"{hint}kafka-tools {kind}s lists what there is{more}") from cause

@@ -244,7 +244,8 @@ def _is_there(client: KafkaClient, described: MetadataResponseTopic, missing_ok:
     if isinstance(error, UnknownTopicOrPartition):
         if missing_ok:
             return False
-        text = f"topic {described.name!r} does not exist and a read does not create it: {missing_topic(described.name)}"
+        name = described.name or ""
+        text = f"topic {name!r} does not exist and a read does not create it: {missing_topic(name)}"
         raise UnknownTopicError(text, topic=described.name, api="Metadata")
     if error is not None:
         raise error

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gkafka.testing import Delay, MockCluster
+from gkafka.exceptions import TopicAuthorizationFailed
+from gkafka.testing import Delay, Error, MockCluster
 from tests.handlers.hub import ROOT
 
 KEY = {"Idempotency-Key": "order-17"}
@@ -37,7 +38,7 @@ def application(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
     yield load
     for module in loaded:
-        module.producer().stop()
+        module.producer().close()
     sys.modules.pop("flask_app", None)
     sys.modules.pop("recipe", None)
 
@@ -67,11 +68,20 @@ def test_a_repeated_post_is_known_by_its_key_in_the_same_partition(application: 
     assert (None, b"two", []) in logged(cluster)
 
 
-def test_without_brokers_nothing_is_accepted_and_503_says_when_to_try_again(application: Application, cluster: MockCluster) -> None:
-    recipe = application(KAFKA_WAIT_S="1")
+def test_what_is_accepted_while_no_broker_is_there_arrives_when_one_is(application: Application, cluster: MockCluster) -> None:
+    recipe = application(KAFKA_WAIT_S="0.3")
     for broker in cluster.brokers:
         cluster.stop_broker(broker)
-    answer = recipe.app.test_client().post("/records", data=b"one")
+    assert recipe.app.test_client().post("/records", data=b"one", headers=KEY).status_code == 202
+    for broker in cluster.brokers:
+        cluster.start_broker(broker)
+    recipe.producer().flush(60)
+    assert logged(cluster) == [(b"order-17", b"one", HELD)]
+
+
+def test_what_a_broker_refuses_is_503_and_says_when_to_try_again(application: Application, cluster: MockCluster) -> None:
+    cluster.on("Produce", Error(TopicAuthorizationFailed.code), times=None)
+    answer = application(KAFKA_WAIT_S="60").app.test_client().post("/records", data=b"one")
     assert (answer.status_code, answer.headers["Retry-After"], answer.json["written"]) == (503, "5", "no")
 
 
