@@ -76,6 +76,8 @@ RECEIVE_BYTES = 64 * 1024
 """The buffer_size of brokers that the metadata names, as `Broker.from_metadata` has it."""
 TICK_S = 1.0
 """Longest wait of a caller between two looks at what is due."""
+SILENT_S = 3.0
+"""How long a host may say nothing before it is looked who is there; half of the time of a call, if that is less. A busy broker answers within it."""
 STRANGERS_S = 2.0
 """How long it is looked who has not answered as a broker does."""
 ELECTION_S = 1.0
@@ -436,7 +438,7 @@ class Cluster(OfOneProcess):
                 return
             self._raise_refusal(refusals)
             now = self._handler.monotonic()
-            if not looked and (hosts := self._unknown_hosts(now - began)):
+            if not looked and (hosts := self._unknown_hosts(is_late=now - began >= min(SILENT_S, (deadline - began) / 2))):
                 looked = True
                 self._look_for_strangers(hosts, now + min(STRANGERS_S, max(TICK_S, deadline - now)))
                 continue
@@ -461,16 +463,16 @@ class Cluster(OfOneProcess):
         if refusal is not None:
             raise copy(refusal) from refusal.__cause__
 
-    def _unknown_hosts(self, waited_s: float) -> list[Broker]:
-        """Of a client that never reached any host: those where somebody is who has not answered as a broker does."""
-        return [] if self.metadata.version else [b for b in self._bootstrap if self._is_odd(b, waited_s)]
+    def _unknown_hosts(self, *, is_late: bool) -> list[Broker]:
+        """Of a client that never reached any host: those where somebody is who has not answered as a broker does. is_late: those that say nothing, too."""
+        return [] if self.metadata.version else [b for b in self._bootstrap if self._is_odd(b, is_late=is_late)]
 
-    def _is_odd(self, broker: Broker, waited_s: float) -> bool:
+    def _is_odd(self, broker: Broker, *, is_late: bool) -> bool:
         if broker.versions is not None:
             return False
         _, error = self._failures.get(address_of(broker), (0, None))
         if error is None:
-            return waited_s >= TICK_S and broker.is_silent
+            return is_late and broker.is_silent
         if isinstance(error, ConnectionFailedError):
             return isinstance(error, TlsError) and "not in TLS" in str(error)  # else nothing but handshakes goes to who was to speak TLS
         return isinstance(error, (KafkaTimeoutError, ProtocolError, SocketDisconnectedError)) and not isinstance(error, CutShort)
