@@ -68,7 +68,7 @@ def test_a_tls_listener_spoken_to_in_clear_text(kafka: SaslKafka, protocol: str)
 def test_a_clear_text_listener_spoken_to_in_tls(kafka: SaslKafka, protocol: str, better: str) -> None:
     ((step, seen, advice),) = failures(examined(kafka, "SASL", protocol))
     assert (step, "speaks no TLS" in seen) == ("tls", True)
-    assert advice.startswith(f"--security-protocol {better},")
+    assert advice.startswith(f"give --security-protocol {better},")
 
 
 @pytest.mark.parametrize(("listener", "protocol", "better"), [("SASL", "PLAINTEXT", "SASL_PLAINTEXT"), ("SECURE", "SSL", "SASL_SSL")])
