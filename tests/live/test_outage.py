@@ -71,6 +71,7 @@ LOOKS = (
     Look("print_managed_consumer_groups orders", 0, ("Topic: orders",)),
     Look("version", 0, ("gkafka",)),
     Look("completion bash", 0, ()),
+    Look("docs", 0, ("options",)),
 )
 RECORDS = (
     Look("consume orders", 3, ("9",), (NO_LEADER,)),
