@@ -53,6 +53,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "offsets reset from_file": (*FILE, "{binary}", "{empty}"),
     "offsets delete group_name": GROUP,
     "offsets delete topics": PARTITIONS,
+    "docs name": ("option", "no-such-page"),
     "acls list principal": ("alice",),
     "acls list operation": ("foo", "read,write"),
     "acls list pattern": ("foo",),
