@@ -249,6 +249,14 @@ def test_watching_says_since_when_nobody_answers(ask: Tool, filled: MockCluster,
     assert len(told.out.splitlines()) == 2
 
 
+def test_what_would_be_deleted_of_a_group_is_shown_and_stays(ask: Tool, filled: MockCluster) -> None:
+    told = ask("groups", "delete", "billing")
+    _, (group, _, partitions) = (line.split() for line in told.out.splitlines())
+    assert (told.code, group, int(partitions) > 0) == (0, "billing", True)
+    assert told.err == "nothing is deleted yet: the same with --yes does it\n"
+    assert ask("groups", "list").out.count("billing") == 1
+
+
 def test_an_unknown_group_is_told_with_the_nearest(ask: Tool, filled: MockCluster) -> None:
     for words in (
         ("lag", "biling"),

@@ -57,6 +57,14 @@ def messages(cluster: MockCluster, api: str) -> list[Any]:
     return [request.message for request in cluster.requests(api)]
 
 
+def test_a_switch_is_a_word_of_kafkas_and_a_partition_is_a_pair(admin: Admin, cluster: MockCluster) -> None:
+    admin.create_topics([NewTopic("switched", 1, configs={"unclean.leader.election.enable": True, "preallocate": False})])
+    (created,) = messages(cluster, "CreateTopics")[-1].topics
+    assert {c.name: c.value for c in created.configs} == {"unclean.leader.election.enable": "true", "preallocate": "false"}
+    with pytest.raises(ConfigurationError, match=r"partition='orders': must be \(topic, partition\)"):
+        admin.elect_leaders(["orders"])  # type: ignore[list-item]
+
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 def test_what_fails_is_told_when_all_else_is_done(admin: Admin, cluster: MockCluster) -> None:
     with pytest.raises(AdminError, match=r"creating topics: 2 of 3 failed: t: .*already exists.*; bad: ") as caught:

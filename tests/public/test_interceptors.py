@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient, ProducerInterceptor
-from gkafka.exceptions import ConfigurationError, RecordTooLarge, SerializationError
+from gkafka.exceptions import ConfigurationError, DeliveryError, RecordTooLarge, SerializationError
 from gkafka.partitioners import hashing_partitioner
 from gkafka.records import Record
 from gkafka.testing import Close, Error, MockCluster
@@ -86,6 +86,18 @@ def test_one_that_raises_is_logged_once_and_skipped(
     assert "on_send" in logged[0]
     assert "on_acknowledgement" in logged[1]
     assert producer.stats()["interceptor_failures"] == 4
+
+
+def test_an_on_error_that_raises_keeps_it_from_no_other(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    cluster.on("Produce", Error(29), times=None)
+    second = Noting(b"2")
+    producer = client.get_producer(interceptors=[Failing(), second])
+    assert producer.produce("t", b"a").exception(LIMIT_S) is not None
+    run.until(lambda: len(second.told) == 2)
+    assert second.told[1][:4] == ("error", b"2", b"a2", "TopicAuthorizationFailed")
+    assert producer.stats()["interceptor_failures"] == 2
+    with pytest.raises(DeliveryError):
+        producer.close()
 
 
 @pytest.mark.parametrize("answer", [None, b"bytes", ("t", 0, None, b"v", [], 1)])

@@ -83,6 +83,10 @@ def test_a_codecs_level_is_that_codecs() -> None:
     options = parsed(kafka__compression__type="gzip", kafka__compression__gzip__level="9", kafka__compression__lz4__level="3")
     assert options.kafka.producer == {"compression": "gzip", "compression_level": 9}
     assert options.warnings == ("kafka.compression.lz4.level has no effect: kafka.compression.type is gzip",)
+    assert parsed(kafka__compression__type="gzip", kafka__compression__level="5").kafka.producer == {
+        "compression": "gzip",
+        "compression_level": 5,
+    }
 
 
 @pytest.mark.parametrize(
