@@ -19,6 +19,7 @@ from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo, read_topics
 from gkafka.core.offsets import coordinator_of, coordinator_request
+from gkafka.errortexts import missing_topic
 from gkafka.exceptions import (
     AuthenticationError,
     ClientClosedError,
@@ -49,7 +50,6 @@ from gkafka.net.credentials import make_credentials
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
 from gkafka.oneprocess import OfOneProcess
-from gkafka.pages import missing_topic
 from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
 from gkafka.wire.apis import TooManyEntries, Versions
@@ -474,7 +474,7 @@ class Cluster(OfOneProcess):
         if error is None:
             return is_late and broker.is_silent
         if isinstance(error, ConnectionFailedError):
-            return isinstance(error, TlsError) and "not in TLS" in str(error)  # else nothing but handshakes goes to who was to speak TLS
+            return isinstance(error, TlsError) and error.has_no_tls  # else nothing but handshakes goes to who was to speak TLS
         return isinstance(error, (KafkaTimeoutError, ProtocolError, SocketDisconnectedError)) and not isinstance(error, CutShort)
 
     def _look_for_strangers(self, hosts: list[Broker], until: float) -> None:

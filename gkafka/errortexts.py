@@ -6,7 +6,7 @@ from typing import Any
 
 from gkafka.escaping import LONGEST_NAME, escaped
 
-__all__ = ["text_of"]
+__all__ = ["missing_topic", "text_of"]
 
 AGAIN = "it passes: try again in a moment, or let the call try longer"
 ACL = "ask who runs the cluster for an ACL that allows it to this client"
@@ -105,3 +105,8 @@ def _group(about: dict[str, Any]) -> str:
 def _broker(about: dict[str, Any]) -> str:
     broker = about.get("broker")
     return "" if broker is None else f"on broker {broker}"
+
+
+def missing_topic(name: str) -> str:
+    """Return what to do about a topic that does not exist."""
+    return f"create it, or check the name (kafka-tools topics create {name})"

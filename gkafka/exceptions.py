@@ -139,9 +139,13 @@ class ConnectionFailedError(SocketDisconnectedError):
 
 
 class TlsError(ConnectionFailedError):
-    """TLS with this peer cannot work as it is configured: a certificate, a host name, a version. Trying again does not help."""
+    """TLS with this peer cannot work as it is configured: a certificate, a host name, a version. Trying again does not help.
+
+    has_no_tls: the peer answered, and not in TLS.
+    """
 
     retriable = False
+    has_no_tls = False
 
 
 class ProxyError(ConnectionFailedError):

@@ -1,8 +1,11 @@
 """The place that every module of gkafka has its logger from.
 
-Each logger has one filter, which escapes what a record is made of, and says in the line itself what went wrong in Kafka: the traceback of that, which
-tells of gkafka alone, is for whoever has the logger at DEBUG. Those of other errors, as of an application's callback, stay. A filter of a logger runs once for each record that is emitted, before any handler,
-so a call that is below the level costs what it costs without one, and `%` formatting stays with the handlers.
+Each logger has one filter. It escapes what a record is made of. It puts the text of a Kafka error into
+the line: the traceback of such an error shows gkafka alone, so it stays only if the logger is at DEBUG.
+Tracebacks of other errors, such as those of an application's callback, always stay.
+
+The filter of a logger runs once for each record that is emitted, before any handler. A call below the
+level costs nothing more, and `%` formatting stays with the handlers.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ class _Escape(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, KafkaException):
+        if isinstance(error, KafkaException) and isinstance(record.args, tuple):
             _say(record, error)
         record.msg = escaped(record.msg)
         # logging unpacks a call's only argument if that is a dict.
@@ -38,9 +41,9 @@ class _Escape(logging.Filter):
 
 def _say(record: logging.LogRecord, error: KafkaException) -> None:
     """Put the error into the line, in place of its traceback."""
-    is_bare = not record.args
-    record.msg = f"{str(record.msg).replace('%', '%%') if is_bare else record.msg}: %s"
-    record.args = (error,) if is_bare or not isinstance(record.args, tuple) else (*record.args, error)
+    assert isinstance(record.args, tuple)  # a dict's names would be lost
+    record.msg = f"{record.msg if record.args else str(record.msg).replace('%', '%%')}: %s"
+    record.args = (*record.args, error)
     if not logging.getLogger(record.name).isEnabledFor(logging.DEBUG):
         record.exc_info = None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["missing_topic", "names", "page", "summary", "text"]
+__all__ = ["names", "page", "summary", "text"]
 
 HERE = Path(__file__).resolve().parent
 INDEX = "README"
@@ -18,11 +18,6 @@ SEE = "kafka-tools docs"
 def page(name: str) -> str:
     """How a text names a page: the command that shows it."""
     return f"{SEE} {name}"
-
-
-def missing_topic(name: str) -> str:
-    """What to do about a topic that there is not."""
-    return f"create it, or check the name (kafka-tools topics create {name})"
 
 
 def names() -> list[str]:

@@ -160,19 +160,22 @@ def yes_option(what: str) -> Callable[[F], F]:
 
 # -- names that are not there --------------------------------------------------------------------------------------------------
 @contextmanager
-def near_topics(admin: Admin, left: Callable[[], float] | None = None) -> Iterator[None]:
-    """Turns "unknown topic" into an error with the nearest name that there is. left: seconds that looking for that may take, None for any."""
+def near_topics(admin: Admin, left: Callable[[], float] | None = None, *, more: str = "") -> Iterator[None]:
+    """Turns "unknown topic" into an error with the nearest name that there is. left: seconds that looking for that may take, None for any.
+
+    more: behind the next step.
+    """
     from gkafka.exceptions import AdminError, UnknownTopicOrPartition
 
     try:
         yield
     except UnknownTopicOrPartition as exc:
-        _raise_near("topic", [exc.topic or ""], _known_topics(admin, left), exc)
+        _raise_near("topic", [exc.topic or ""], _known_topics(admin, left), exc, more)
         raise
     except AdminError as exc:
         missing = [name for key, error in exc.errors.items() if isinstance(error, UnknownTopicOrPartition) for name in [_name_of(key)]]
         if len(missing) == len(exc.errors):
-            _raise_near("topic", missing, _known_topics(admin, left), exc)
+            _raise_near("topic", missing, _known_topics(admin, left), exc, more)
         raise
 
 
@@ -235,6 +238,4 @@ def _raise_near(kind: str, missing: list[str], there: list[str] | None, cause: E
     hint = f"did you mean {', '.join(near)}? " if near else ""
     names = ", ".join(map(quoted, unknown))
     plural = "s" if len(unknown) > 1 else ""
-    if kind == "topic" and not near:
-        hint = f"kafka-tools topics create {unknown[0]} makes one; "
     raise ToolError(f"no {kind}{plural} {names} in this cluster", hint=f"{hint}kafka-tools {kind}s lists what there is{more}") from cause

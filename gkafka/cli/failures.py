@@ -96,7 +96,7 @@ NEXT = {
     "TopicAuthorizationFailed": "have a principal that may: kafka-tools acls list --topic TOPIC",
     "GroupAuthorizationFailed": "have a principal that may: kafka-tools acls list --group GROUP",
     "ClusterAuthorizationFailed": "have a principal that may: kafka-tools acls list --cluster",
-    "UnknownTopicOrPartition": "kafka-tools topics create TOPIC makes one; kafka-tools topics lists those that there are, kafka-tools topics describe TOPIC its partitions",
+    "UnknownTopicOrPartition": "kafka-tools topics lists the topics that there are, kafka-tools topics describe TOPIC its partitions; kafka-tools topics create TOPIC makes one",
     "GroupIdNotFound": "kafka-tools groups lists the groups that there are",
     "NonEmptyGroup": "stop its members first: kafka-tools groups members GROUP lists them",
     "TopicAlreadyExists": "kafka-tools topics describe TOPIC shows the one that is there",

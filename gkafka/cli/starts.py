@@ -98,7 +98,7 @@ def partitions_of(client: KafkaClient, topic: str) -> list[int]:
     for entry in response.topics:
         error = error_for(entry.error_code, topic=topic, broker=broker, api="Metadata")
         if isinstance(error, UnknownTopicOrPartition):
-            with near_topics(client.admin()):
+            with near_topics(client.admin(), more=f"; kafka-tools topics create {topic} makes it"):
                 raise error
         if error is not None and not error.retriable:
             raise error

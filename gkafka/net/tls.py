@@ -77,7 +77,9 @@ def explain(exc: ssl.SSLError, where: str, what: str) -> TlsError:
         return TlsError(f"{where}: certificate verify failed: {exc.verify_message}: {_certificate_hint(exc)}", broker=where)
     reason = exc.reason or ""
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL"):
-        return TlsError(f"{where}: the server answered, but not in TLS: is this port a PLAINTEXT listener? ({reason})", broker=where)
+        error = TlsError(f"{where}: the server answered, but not in TLS: is this port a PLAINTEXT listener? ({reason})", broker=where)
+        error.has_no_tls = True
+        return error
     if reason in ("UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION", "NO_PROTOCOLS_AVAILABLE"):
         return TlsError(f"{where}: no TLS version in common; gkafka speaks TLS 1.2 and newer ({reason})", broker=where)
     if "CERTIFICATE_REQUIRED" in reason or reason == "SSLV3_ALERT_HANDSHAKE_FAILURE":

@@ -11,6 +11,7 @@ from uuid import UUID
 from gkafka.admin.requests import metadata_request
 from gkafka.client import KafkaClient
 from gkafka.common import OffsetType
+from gkafka.errortexts import missing_topic
 from gkafka.exceptions import (
     ConfigurationError,
     KafkaException,
@@ -21,7 +22,6 @@ from gkafka.exceptions import (
     error_for,
 )
 from gkafka.logs import get_logger
-from gkafka.pages import missing_topic
 from gkafka.spark.connections import connected
 from gkafka.spark.offsets import Limit, Offsets, TopicPartition, ranges_between, resolve
 from gkafka.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
