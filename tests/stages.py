@@ -25,7 +25,8 @@ from typing import IO
 from tests.kit.clock import Moment, figure, now
 from tests.kit.lacking import LEFT_OUT, left_out
 from tests.live.classes import spark_options
-from tests.turns import ALSO_WITH_GREENLETS
+from tests.live.maven import cache_folder
+from tests.turns import ALSO_WITH_GREENLETS, NEWEST, OLD_RELEASES
 
 __all__ = ["NO_BROKER", "PLANS", "TWICE", "WITH_KAFKA", "Stage", "main", "play"]
 
@@ -165,11 +166,25 @@ class Run:
         return self.seconds > 0
 
 
+def told_first(front: Sequence[Stage], beside: Sequence[Stage]) -> list[str]:
+    """What somebody who waits wants to know: what is played, what is shown when, and what has to be fetched first."""
+    lines = [f"played one after the other: {', '.join(stage.name for stage in front)}"]
+    if beside:
+        lines.append(f"played beside them, and shown behind all: {', '.join(stage.name for stage in beside)}")
+    if any(stage.paths is WITH_KAFKA for stage in front):
+        kept = cache_folder() / "jars"
+        missing = [release for release in (*OLD_RELEASES, NEWEST) if not (kept / f"kafka-{release}").is_dir()]
+        if missing:
+            lines.append(f"fetched from Maven meanwhile, once for all clones, into {kept}: Apache Kafka {', '.join(missing)}")
+    return lines
+
+
 def main(arguments: Sequence[str]) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         os.environ[LEFT_OUT] = folder
         try:
+            print("\n".join(told_first(*PLANS[arguments[0]])), flush=True)
             passed = play(*PLANS[arguments[0]])
         finally:
             del os.environ[LEFT_OUT]

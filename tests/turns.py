@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-__all__ = ["ALSO_WITH_GREENLETS", "OLD_RELEASES", "by_turn", "scheduler", "together", "told_apart"]
+__all__ = ["ALSO_WITH_GREENLETS", "NEWEST", "OLD_RELEASES", "by_turn", "scheduler", "together", "told_apart"]
 
 HANDLERS = ("threading", "gevent")
 ALSO_WITH_GREENLETS = "also_with_greenlets"
 
 OLD_RELEASES = ("2.8.2", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "3.9.1")
 """Of Kafka: all that the tests start but the newest one. Whatever tests have one of them as their parameter share a process, which starts it once."""
+NEWEST = "4.2.0"
 RELEASE = re.compile(rf"(?<=[\[-])({'|'.join(map(re.escape, OLD_RELEASES))})(?=[\]-])")
 THREE_NODES, SASL, GUARDED, SPARK = "three nodes", "sasl", "guarded", "spark"
 TOGETHER = {

@@ -17,8 +17,9 @@ from gkafka import __version__
 from gkafka.cli.commands import Group
 from gkafka.cli.connection import connection_options, keep_as
 from gkafka.cli.failures import INTERRUPTED, ToolError, code_of, tell
-from gkafka.cli.output import nobody_reads
+from gkafka.cli.output import nobody_reads, note
 from gkafka.cli.pipes import full_streams
+from gkafka.cli.progress import Progress
 
 __all__ = ["COMMANDS", "PROG", "Entry", "main", "tools"]
 
@@ -118,9 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Returns the exit code: 0 fine, 1 failed, 2 not understood, 3 done or told in part, 130 interrupted before its end."""
     args = list(sys.argv[1:] if argv is None else argv)
     _open_standard_streams()
-    with full_streams():
+    progress = Progress()
+    with full_streams(progress):
         try:
-            return _flushed(_completing() if COMPLETE in os.environ else _run(args))
+            return _flushed(_completing() if COMPLETE in os.environ else _run(args, progress))
         except KeyboardInterrupt:  # while the last of the output, or of what failed, waits for its reader
             return INTERRUPTED
 
@@ -136,8 +138,8 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
 
 
-def _run(args: list[str]) -> int:
-    state: dict[str, Any] = {}
+def _run(args: list[str], progress: Progress) -> int:
+    state: dict[str, Any] = {"progress": progress}
     try:
         with tools.make_context(PROG, [*args], obj=state) as ctx:  # click takes what it has read out of its list
             tools.invoke(ctx)
@@ -146,6 +148,7 @@ def _run(args: list[str]) -> int:
     except BrokenPipeError:
         return 0  # of what goes on without end: whoever read it has had enough, as head has, and nothing had failed
     except (KeyboardInterrupt, EOFError, click.Abort):
+        note(progress.interrupted())
         return INTERRUPTED
     except Exception as exc:
         if state.get("connection:", {}).get("debug"):

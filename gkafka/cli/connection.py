@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gkafka.cli.progress import progress_of
 from gkafka.cli.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 CLOSE_S = 2.0
+MAYBE_CHANGED = "what the brokers were asked for may be done all the same: look before you ask for it again"
 HALF = 0.5
 """Of the time that is left: for a question behind which there are others, so that a broker that is silent leaves time for them."""
 PRODUCER, CONSUMER, POSITION, MEMBER = "producer", "consumer", "position", "member"
@@ -170,7 +172,8 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
         options.setdefault("connect_timeout_ms", min(settings.timeout_s * HALF, CONNECT_S) * 1000)
     client = open_client(settings, debug=bool(given(ctx).get("debug")), **options)
     try:
-        yield client
+        with progress_of(ctx).shown(ctx.command_path):
+            yield client
     except BaseException:  # what ended the command is told, and not what became of the rest
         from gkafka.exceptions import KafkaException
 
@@ -183,6 +186,8 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
 @contextmanager
 def acting(ctx: click.Context) -> Iterator[KafkaClient]:
     """A client of a command that changes something: all that it asks, from the first connection on, shares --timeout."""
+    if ctx.params.get("yes", True):  # without --yes it shows what it would do
+        progress_of(ctx).rest = MAYBE_CHANGED
     with connect(ctx) as client, in_time(client):
         yield client
 

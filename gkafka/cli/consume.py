@@ -16,6 +16,7 @@ from gkafka.cli.lastrecords import last_of
 from gkafka.cli.looking import end_in_part
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
+from gkafka.cli.progress import Progress, progress_of
 from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import (
     FIELDS,
@@ -23,6 +24,7 @@ from gkafka.cli.recordtext import (
     BytesType,
     Lines,
     Message,
+    counted,
     hex_lines,
     json_lines,
     shown_on_terminal,
@@ -154,14 +156,17 @@ def consume(
     null = b"null" if null is None else null
     lines = _lines(form, fields, b"\t" if separator is None else separator, null, harmless=output.terminal and not raw)
     behind = b"\n" if delimiter is None or (output.terminal and not raw) else delimiter
+    progress = progress_of(ctx)
     with stoppable():
         try:
             with connect(ctx, uses=USES, auto_create_topics=False) as client, in_time(client):
-                missing = _consume(client, wanted, fits, lines, behind, output)
+                missing = _consume(client, wanted, fits, lines, behind, output, progress)
             end_in_part(missing)
         except KeyboardInterrupt:
             if until_end:  # what was printed is not all: whoever reads it is told
                 raise
+            if output.terminal:
+                note(progress.interrupted())
 
 
 # -- what the options come to ----------------------------------------------------------------------------------------------
@@ -267,10 +272,17 @@ def _lines(form: str, show: Sequence[str], separator: bytes, null: bytes, *, har
 
 # -- consuming -------------------------------------------------------------------------------------------------------------
 def _consume(
-    client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, lines_of: Lines, behind: bytes, output: Output
+    client: KafkaClient,
+    wanted: Wanted,
+    fits: Callable[[Message], bool] | None,
+    lines_of: Lines,
+    behind: bytes,
+    output: Output,
+    progress: Progress,
 ) -> dict[TopicPartition, KafkaException]:
     """Why partitions were left out."""
     reading = Reading(client, wanted)
+    progress.counted, progress.rest = reading.told, reading.rest()
     left = wanted.most
     try:
         while left != 0 and not reading.over():
@@ -284,9 +296,10 @@ def _consume(
             try:
                 output.write(behind.join([*lines, b""]))
             except BaseException:  # up to the first one that is not wholly out
-                reading.handled(messages[: [*chosen, used][_count_whole(lines, len(behind), output.taken - before)]])
+                whole = _count_whole(lines, len(behind), output.taken - before)
+                reading.handled(messages[: [*chosen, used][whole]], whole)
                 raise
-            reading.handled(messages[:used])
+            reading.handled(messages[:used], len(chosen))
             left = None if left is None else left - len(chosen)
             if used == len(messages):
                 reading.all_handled()
@@ -339,6 +352,8 @@ class Reading:
         self._at_once = wanted.at_once
         self._done: dict[TopicPartition, int] = {}
         self._whole = True
+        self._looked_at = self._printed = 0
+        self._most: int | None = None
         self._consumer = self._made(client, wanted, [tp for tp in partitions if tp not in self.missing])
         lift(client)
 
@@ -360,8 +375,21 @@ class Reading:
         if not wanted.follow:
             starts = {tp: offset for tp, offset in starts.items() if offset < self._ends[tp]}
             self._ends = {tp: self._ends[tp] for tp in starts}
+            self._most = sum(self._ends[tp] - starts[tp] for tp in starts)
         consumer.assign(starts)
         return consumer
+
+    def told(self) -> str:
+        """What is done, in words."""
+        of = "" if self._most is None else f" of at most {self._most}"
+        looked_at = "" if self._looked_at == self._printed else f", {self._looked_at} looked at"
+        return f"{counted(self._printed, 'record')}{of} printed{looked_at}"
+
+    def rest(self) -> str:
+        """What an interrupt leaves, in words."""
+        if self._group is None:
+            return "what comes behind them is not"
+        return f"group {self._group!r} goes on behind them" if self._commits else "nothing was committed"
 
     def over(self) -> bool:
         """Has every partition been read to where its end was at the beginning?"""
@@ -400,8 +428,10 @@ class Reading:
         last, end = run[-1], self._ends[TopicPartition(run[-1].topic, run[-1].partition_id)]
         return run if last.offset < end else [m for m in run if m.offset < end]
 
-    def handled(self, messages: list[Message]) -> None:
-        """These are out."""
+    def handled(self, messages: list[Message], printed: int) -> None:
+        """These are out, or did not match."""
+        self._looked_at += len(messages)
+        self._printed += printed
         if self._group is None:
             return  # nothing is committed
         for run in runs_of(messages):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -24,6 +24,7 @@ from gkafka.cli.connection import (
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
+from gkafka.cli.progress import progress_of
 from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import counted
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, partitions_of, starts_of
@@ -154,7 +155,8 @@ def copy(
         raise click.UsageError("--from latest is the end: there is nothing to copy before it; give --follow, too")
     if transactions and group is None:
         raise click.UsageError("--transactions needs --group: they keep records and its progress together")
-    counts = Counts()
+    counts, progress = Counts(), progress_of(ctx)
+    progress.counted, progress.rest = counts.told, "the others are not copied"
     its_end = () if until_end else (KeyboardInterrupt,)
     with contextlib.suppress(*its_end), stoppable(), contextlib.ExitStack() as stack:
         reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
@@ -249,17 +251,22 @@ def _has_transactions(client: KafkaClient) -> bool:
 
 # -- doing it --------------------------------------------------------------------------------------------------------------
 class Counts:
-    """What is done, for certain. next: where each partition goes on."""
+    """What is done, for certain. next: where each partition goes on. most: the records that there can be, None where nobody knows."""
 
     def __init__(self) -> None:
         self.written: dict[int, int] = {}
         self.next: dict[TopicPartition, int] = {}
         self.unsure = 0
+        self.most: int | None = None
 
     @property
     def total(self) -> int:
         """Records that are written."""
         return sum(self.written.values())
+
+    def told(self) -> str:
+        """What is done, in words."""
+        return f"{counted(self.total, 'record')}{'' if self.most is None else f' of at most {self.most}'} copied"
 
 
 def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) -> None:
@@ -271,6 +278,7 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
         consumer = _consumer(reader, plan)
         try:
             lift(reader, writer)
+            counts.most = _most(consumer.positions(), ends, plan.most)
             step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
             while not step.over():
                 step.run()
@@ -279,6 +287,11 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
             consumer.abandon()
     finally:
         _close(producer)
+
+
+def _most(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], asked: int | None) -> int | None:
+    there = sum(max(0, end - starts.get(tp, end)) for tp, end in ends.items())
+    return asked if not ends else there if asked is None else min(there, asked)
 
 
 def _consumer(client: KafkaClient, plan: Plan) -> Consumer:

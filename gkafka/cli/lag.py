@@ -28,6 +28,7 @@ from gkafka.cli.output import (
     write,
 )
 from gkafka.cli.pipes import stoppable
+from gkafka.cli.progress import progress_of
 from gkafka.cli.quantities import RECORDS, Quantity
 from gkafka.cli.recordtext import counted
 
@@ -245,6 +246,7 @@ def lag(
 
     try:
         with stoppable(), connect(ctx, **patience(ctx)) as client:
+            progress_of(ctx).hide()  # it shows itself, and who does not answer
             _watch(client, show_again, INTERVAL_S if interval is None else interval, count)
     except KeyboardInterrupt:
         if count is not None:  # else that is how it ends

@@ -6,7 +6,7 @@ printed; then the errors are told, and the exit code is PARTIAL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import click
 
 from gkafka.cli.connection import HALF, connect, settings_of
 from gkafka.cli.failures import FAILED, PARTIAL, PartialError
+from gkafka.cli.progress import progress_of
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -31,6 +32,7 @@ class Look:
 
     def __init__(self, client: KafkaClient, seconds: float, kind: Callable[[Any], Any] | None = None) -> None:
         self.client = client
+        self._progress = progress_of()
         self.admin: Any = client.admin() if kind is None else kind(client.cluster)
         self._now = client.handler.monotonic
         self._until = self._now() + seconds
@@ -50,7 +52,8 @@ class Look:
         from gkafka.exceptions import AdminError
 
         try:
-            return dict(call(*args, timeout=self.left(share), **kwargs))
+            with self._progress.doing(_asked(call, *args[:1])):
+                return dict(call(*args, timeout=self.left(share), **kwargs))
         except AdminError as exc:
             if not exc.results:
                 raise
@@ -86,7 +89,8 @@ class Look:
 
         with near(self.admin, self.left):
             try:
-                return dict(call(names, timeout=self.left(share))), {}
+                with self._progress.doing(_asked(call, names)):
+                    return dict(call(names, timeout=self.left(share))), {}
             except AdminError as exc:
                 if not exc.results:
                     raise
@@ -111,7 +115,8 @@ class Look:
         if not asked:
             return {}, {}
         try:
-            return dict(call(asked, timeout=self.left(share))), {}
+            with self._progress.doing(_asked(call, asked)):
+                return dict(call(asked, timeout=self.left(share))), {}
         except AdminError as exc:
             found, failed = exc.results, exc.errors
         except (ClientClosedError, ConfigurationError):
@@ -139,6 +144,13 @@ class Look:
         error = self.partial(found=found)
         if error is not None:
             raise error
+
+
+def _asked(call: Callable[..., Any], things: Any = ()) -> str:
+    """What a call of the administrator asks for, and of how many things."""
+    count = len(things) if isinstance(things, Sized) and not isinstance(things, str) else 0
+    name: str = getattr(call, "func", call).__name__  # of a partial() its function's
+    return name.replace("_", " ") + (f" ({count})" if count else "")
 
 
 def patience(ctx: click.Context) -> dict[str, Any]:

@@ -8,9 +8,13 @@ import select
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from gkafka.cli.failures import ToolError
+
+if TYPE_CHECKING:
+    from gkafka.cli.progress import Progress
 
 __all__ = ["FullWriter", "Output", "check_reader", "full_streams", "read_some", "stoppable"]
 
@@ -58,23 +62,28 @@ class FullWriter(io.RawIOBase):
     than it is given, and none of a descriptor that does not block.
 
     raw: the file, with a descriptor if its write() may answer None. name: of the file in errors, None where
-    nobody can be told. taken: bytes that were taken so far; also right behind an error.
+    nobody can be told. progress: makes way for what is written to a terminal. taken: bytes that were taken so far; also right behind an error.
     """
 
-    def __init__(self, raw: Any, name: str | None) -> None:
+    def __init__(self, raw: Any, name: str | None, progress: Progress | None = None) -> None:
         super().__init__()
         self._raw, self._name = raw, name
+        self._progress = progress if raw.isatty() else None
         self.taken = 0
 
     def write(self, data: Any) -> int:
         """Write all of it. Raises BrokenPipeError, and ToolError (without a name: OSError) where it cannot be written."""
         left = memoryview(data).cast("B")
         size = len(left)
-        while left:
-            count = self._write_some(left[:AT_ONCE])
-            self.taken += count
-            left = left[count:]
+        with self._way(left):
+            while left:
+                count = self._write_some(left[:AT_ONCE])
+                self.taken += count
+                left = left[count:]
         return size
+
+    def _way(self, data: memoryview) -> AbstractContextManager[None]:
+        return nullcontext() if self._progress is None else self._progress.making_way(data)
 
     def _write_some(self, data: memoryview) -> int:
         try:
@@ -99,24 +108,24 @@ class FullWriter(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def full_streams() -> Iterator[None]:
-    """Within the block standard output and standard error are written by a FullWriter, whoever prints there."""
+def full_streams(progress: Progress | None = None) -> Iterator[None]:
+    """Within the block standard output and standard error are written by a FullWriter, whoever prints there. progress: as a FullWriter has it."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _full(sys.stdout, "standard output"), _full(sys.stderr, None)
+    sys.stdout, sys.stderr = _full(sys.stdout, "standard output", progress), _full(sys.stderr, None, progress)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
 
 
-def _full(stream: Any, name: str | None) -> Any:
+def _full(stream: Any, name: str | None, progress: Progress | None) -> Any:
     """The same text stream on a FullWriter; one that is closed, or has no bytes below it, as it is."""
     buffer = getattr(stream, "buffer", None)
     if buffer is None:
         return stream
     stream.flush()
     return io.TextIOWrapper(
-        FullWriter(getattr(buffer, "raw", buffer), name),
+        FullWriter(getattr(buffer, "raw", buffer), name, progress),
         encoding=getattr(stream, "encoding", None),
         errors="backslashreplace",  # a terminal that has no letter for a name shows it as an escape
         line_buffering=getattr(stream, "line_buffering", False),

@@ -19,6 +19,7 @@ from gkafka.cli.connection import PRODUCER, connect, connection_options, in_time
 from gkafka.cli.lines import blocks_of
 from gkafka.cli.output import document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
+from gkafka.cli.progress import progress_of
 from gkafka.cli.quantities import PARTITION, Quantity
 from gkafka.cli.recordtext import JSON_FORMATS, READ_FORMATS, BadLine, BytesType, Draft, counted, is_value, reader
 from gkafka.cli.starts import all_partitions
@@ -169,7 +170,11 @@ def produce(
     try:
         with stoppable():
             options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
+            progress = progress_of(ctx)
+            progress.counted, progress.rest = report.told, "lines that were not read are not written"
             with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(client):
+                if sys.stdin is not None and sys.stdin.isatty():  # somebody may be typing the lines
+                    progress.hide()
                 if dry_run:
                     client.get_producer(**options)  # it looks at the options, and asks no broker
                     report.accepted += sum(len(block.numbers) for block in rows)
@@ -407,6 +412,10 @@ class Report:
     def is_bad(self) -> bool:
         """Was not every line a record that was delivered?"""
         return bool(self.bad or self.failed)
+
+    def told(self) -> str:
+        """What is done so far, in words."""
+        return f"{counted(self.accepted, 'record')} read, {self.delivered} delivered"
 
     def bad_line(self, number: int, why: str) -> None:
         """A line is no record: told at once."""

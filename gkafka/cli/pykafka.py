@@ -17,7 +17,9 @@ from gkafka.cli.connection import CONSUMER, acting, connect, connection_options,
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
 from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
 from gkafka.cli.pipes import FullWriter
+from gkafka.cli.progress import progress_of
 from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
+from gkafka.cli.recordtext import counted
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
@@ -215,15 +217,19 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
         with client.get_consumer(**options) as consumer:
             consumer.assign(_partitions(client.admin(), topic))
             lift(client)
-            texts = _values(consumer, limit)
+            progress, texts = progress_of(ctx), _values(consumer, limit)
+            written = 0
+            progress.counted, progress.rest = lambda: f"{counted(written, 'record')} of {limit} written", "others were not waited for"
             if outfile is None:
                 for text in texts:
                     write(clean(text, keep="\t"), goes_on=True)
+                    written += 1
             else:
                 with open(outfile, "wb", buffering=0) as file:
                     whole = FullWriter(file, outfile)
                     for text in texts:
                         whole.write(f"{text}\n".encode())
+                        written += 1
 
 
 def _values(consumer: Any, limit: int) -> Iterator[str]:

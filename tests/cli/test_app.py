@@ -290,9 +290,9 @@ def test_debug_shows_the_traceback(words: list[str], tool: Tool, monkeypatch: py
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), EOFError(), click.Abort()])
-def test_who_interrupts_gets_130_and_no_word(error: BaseException, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_interrupts_gets_130_and_one_sentence(error: BaseException, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     with broken(error, monkeypatch):
-        assert tool("topics") == (130, "", "")
+        assert tool("topics") == (130, "", "kafka-tools: interrupted; nothing was changed\n")
 
 
 def test_nobody_answers(tool: Tool) -> None:
@@ -394,7 +394,7 @@ def test_who_ends_what_has_no_end_gets_0_and_no_word(more: list[str], code: int,
     watching.stdout.readline()
     watching.send_signal(number)
     _, said = watching.communicate(timeout=60)
-    assert (watching.returncode, said) == (code, "")
+    assert (watching.returncode, said) == (code, "" if code == 0 else "kafka-tools: interrupted; nothing was changed\n")
 
 
 @pytest.mark.parametrize(

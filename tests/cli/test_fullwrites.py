@@ -256,8 +256,11 @@ def test_an_interrupt_ends_the_wait_for_a_reader_and_commits_no_more_than_was_ta
         no_wait_pipe.started()
         no_wait_pipe.wait_full()
         process.send_signal(signal.SIGINT)
-        assert ended(process) == (130, b"", "")
-        assert committed(cluster, group) <= shown("text").whole(no_wait_pipe.holds())
+        code, out, told = ended(process)
+        whole = shown("text").whole(no_wait_pipe.holds())
+        assert (code, out) == (130, b"")
+        assert told == f"kafka-tools: interrupted; {whole} records printed; group {group!r} goes on behind them\n"
+        assert committed(cluster, group) <= whole
 
 
 def test_of_records_that_match_those_behind_the_last_one_written_are_not_committed(
@@ -391,7 +394,7 @@ def test_an_interrupt_ends_the_last_wait_for_a_reader(pipe: Pipe, cluster: MockC
         pipe.started()
         pipe.wait_full()
         process.send_signal(signal.SIGINT)
-        assert ended(process) == (130, b"", "")
+        assert ended(process) == (130, b"", "kafka-tools: interrupted; nothing was changed\n")
 
 
 def test_an_outfile_that_cannot_be_written_is_named(cluster: MockCluster) -> None:

@@ -29,7 +29,10 @@ from tests.spark.live.test_oracle import NewTopic, write
 PARTITIONS, COUNT = 3, 1500
 """Each node leads one. Of the stream ten micro-batches."""
 PATIENCE_S = 400
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough,
+]  # six JVMs; test_connect.py hands over the zip, test_kills.py kills what reads and writes
 
 PROGRAM = """
 import os, sys
