@@ -35,8 +35,8 @@ SINK_OPTIONS = {
 """Option -> default, meaning: the table of `kafka-tools docs spark` is made from it."""
 
 OF_READS = tuple(option.name for option in OPTIONS.values() if option.name not in SINK_OPTIONS)
-FROM_SPARK = ("checkpointLocation", "batchId")
-"""What a sink is given without being meant, and what `write_stream` gives it."""
+FROM_SPARK = ("checkpointLocation", "queryName", "batchId")
+"""What Spark gives a sink of what it was told itself, and what `write_stream` gives it."""
 
 
 @dataclass(frozen=True)

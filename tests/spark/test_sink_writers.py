@@ -75,7 +75,7 @@ def test_a_batch_writer_goes_to_the_workers_and_its_messages_come_back(source: S
 
 
 def test_a_stream_writer_is_made_anew_for_each_end(source: Source, cluster: MockCluster) -> None:
-    message = moved(moved(source(checkpointLocation="/c").streamWriter(schema=SCHEMA, overwrite=True)).write(iter([ROWS])))
+    message = moved(moved(source(checkpointLocation="/c", queryName="q").streamWriter(schema=SCHEMA, overwrite=True)).write(iter([ROWS])))
     assert message == Written(records=2, last_offsets={("t", 0): 1})
     source().streamWriter(schema=SCHEMA, overwrite=True).commit([message], batchId=3)
     source().streamWriter(schema=SCHEMA, overwrite=True).abort([None, message], batchId=3)
