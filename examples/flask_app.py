@@ -9,7 +9,8 @@
 
 A request waits for ACKNOWLEDGED_WITHIN_S at most. Its record has longer: delivery_timeout_ms, 120 s. So when brokers are away
 
-    202   the record is accepted and not acknowledged yet. It is not lost: the producer goes on, and the log tells if it fails in the end
+    202   the record is accepted and not acknowledged yet. The producer goes on; the log tells if it fails in the end,
+          or if the worker ends (a HUP, say) and brokers stay away for longer than exit_timeout_ms (5 s)
     503   it was not accepted, or has failed: try again after Retry-After. "written" is "no", or "maybe" where a broker may have it all the same
     413   it is too large: trying again does not help
 
