@@ -172,7 +172,7 @@ class stub_broker:
             sys.path.append(str(HERE))
         import client_bench
 
-        self._stub = client_bench.Stub(False, *self._options)  # type: ignore[no-untyped-call]
+        self._stub = client_bench.Stub(False, *self._options)  # type: ignore[no-untyped-call]  # client_bench.py has no annotations
         address: str = self._stub.addr
         return address
 
@@ -186,7 +186,7 @@ class stub_broker:
         return list(self._stub.p.args)
 
     def __exit__(self, *_: object) -> None:
-        self._stub.stop()  # type: ignore[no-untyped-call]
+        self._stub.stop()  # type: ignore[no-untyped-call]  # the same
 
 
 def worker(program: str, *arguments: str, timeout: float = 300, env: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -339,7 +339,7 @@ def reading(topic: str, partitions: int = 1, *, how: str | int = 500, **options:
             got += call()
         return got / (time.perf_counter() - began)
 
-    play.topic = topic  # type: ignore[attr-defined]
+    play.topic = topic  # type: ignore[attr-defined]  # a note on a function, for who plays it
     return play
 
 

@@ -33,6 +33,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -928,10 +929,8 @@ def hostile() -> Values:
             spent.append(time.process_time() - began)
         return min(spent)
 
-    frames = [cpu_s(lambda a=api, v=version, f=frame: decode_response(a, v, f)) for _, api, version, frame in _greedy()]  # type: ignore[misc]
-    packed = [
-        cpu_s(lambda c=codec, d=data: decompress(c, d, max_bytes=64 << 20)) for codec, data, _ in map(crowd, list(crowds())[: some(100)])
-    ]  # type: ignore[misc]
+    frames = [cpu_s(partial(decode_response, api, version, frame)) for _, api, version, frame in _greedy()]
+    packed = [cpu_s(partial(decompress, codec, data, max_bytes=64 << 20)) for codec, data, _ in map(crowd, list(crowds())[: some(100)])]
     return {"frame_ms": 1000 * max(frames), "crowd_s": max(packed)}
 
 

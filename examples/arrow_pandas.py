@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 COLUMNS = ("key", "value", "timestamp")
 SUMS = {"records": "sum", "bytes": "sum", "first": "min", "last": "max"}
@@ -41,7 +41,7 @@ def batches(consumer: Any) -> Iterator[pa.RecordBatch]:
 def summary(batch: pa.RecordBatch) -> pd.DataFrame:
     """Per key: records, bytes, first and last."""
     import pandas as pd
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     lengths = pc.fill_null(pc.binary_length(batch["value"]), 0)
     frame = batch.select(["key", "timestamp"]).append_column("bytes", lengths).to_pandas(types_mapper=pd.ArrowDtype)

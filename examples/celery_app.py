@@ -61,7 +61,7 @@ def producer() -> Any:
     return client().get_producer()
 
 
-@app.task  # type: ignore[untyped-decorator]
+@app.task  # type: ignore[untyped-decorator]  # celery comes without types
 def record(number: int) -> None:
     """Fails, and is logged, if Kafka does not take the record in time. That is no word about the record, which may be there soon: see `kafka-tools docs recipes`."""
     producer().produce(TOPIC, b"%d" % number).result(ACKNOWLEDGED_WITHIN_S)
@@ -73,7 +73,7 @@ if CREATE == "init":
     signals.worker_process_init.connect(lambda **_: producer(), weak=False)
 
 
-@signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
+@signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]  # the same
 def close(**_: Any) -> None:
     """A process of the pool ends without the interpreter's own end: nobody else would close its client."""
     if client.cache_info().currsize and CREATE != "import":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gkafka import records
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.core.fetcher import Fetched
 

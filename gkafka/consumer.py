@@ -44,7 +44,7 @@ from gkafka.subscribing import Subscription, look_for
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.cluster import Cluster
     from gkafka.records import Message

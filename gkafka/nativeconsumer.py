@@ -41,7 +41,7 @@ from gkafka.oneprocess import OfOneProcess
 from gkafka.records._double import left_compressed
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.cluster import Cluster
     from gkafka.core.fetcher import Fetched

@@ -194,7 +194,7 @@ def check_client(client: Any, handler: Handler) -> Any:
 
 def _kazoo() -> Any:
     try:
-        import kazoo.client  # type: ignore[import-untyped]
+        import kazoo.client
     except ImportError as exc:
         raise ConfigurationError("ZooKeeper needs kazoo: pip install 'gkafka[zookeeper]'") from exc
     return kazoo
@@ -202,10 +202,10 @@ def _kazoo() -> Any:
 
 def _kazoo_handler(handler: Handler) -> Any:
     if handler.cooperative:
-        from kazoo.handlers.gevent import SequentialGeventHandler  # type: ignore[import-untyped]
+        from kazoo.handlers.gevent import SequentialGeventHandler
 
         return SequentialGeventHandler()
-    from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+    from kazoo.handlers.threading import SequentialThreadingHandler
 
     return SequentialThreadingHandler()
 

@@ -36,12 +36,12 @@ from gkafka.handlers.primitives import SLICE_S
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ConfigurationError("gevent does not support Python without the GIL (importing it would turn the GIL on): use handler='threading'")
 try:
-    import gevent  # type: ignore[import-untyped]
-    from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
-    from gevent.hub import Waiter  # type: ignore[import-untyped]
-    from gevent.local import local as GreenletLocal  # type: ignore[import-untyped]
-    from gevent.monkey import get_original  # type: ignore[import-untyped]
-    from gevent.threadpool import ThreadPool  # type: ignore[import-untyped]
+    import gevent
+    from gevent._hub_local import get_hub_if_exists
+    from gevent.hub import Waiter
+    from gevent.local import local as GreenletLocal
+    from gevent.monkey import get_original
+    from gevent.threadpool import ThreadPool
 except ImportError as exc:
     raise ConfigurationError("handler='gevent' needs the gevent package: pip install gevent") from exc
 

@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
-from gevent import getcurrent  # type: ignore[import-untyped]
-from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
-from gevent.hub import Waiter  # type: ignore[import-untyped]
-from gevent.monkey import get_original  # type: ignore[import-untyped]
+from gevent import getcurrent
+from gevent._hub_local import get_hub_if_exists
+from gevent.hub import Waiter
+from gevent.monkey import get_original
 
 from gkafka.exceptions import ForkedClientError, ReentrantCallError
 from gkafka.handlers.mutexes import Mutex

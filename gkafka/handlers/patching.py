@@ -71,7 +71,7 @@ def gevent_is_running() -> bool:
     """Whether the calling thread has a gevent hub that runs, or is inside a Greenlet."""
     if "gevent.hub" not in sys.modules:
         return False
-    from gevent._hub_local import get_hub_if_exists  # type: ignore[import-untyped]
+    from gevent._hub_local import get_hub_if_exists
 
     hub = get_hub_if_exists()
     return hub is not None and bool(hub)  # a greenlet is true from its first switch to its end

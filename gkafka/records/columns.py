@@ -15,7 +15,7 @@ from gkafka import records
 from gkafka.exceptions import ConfigurationError, KafkaException
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.records._raw import BinaryColumn, HeaderColumn, RawColumns
 
@@ -208,7 +208,7 @@ def _binary(pa: Any, kind: Any, column: BinaryColumn) -> Any:
 
 def _headers(pa: Any, kind: Any, column: HeaderColumn) -> Any:
     """Lists of (key, value); null for a record without headers, as the JVM connector gives it."""
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     pairs = pa.StructArray.from_arrays([_text(pa, column.keys), _binary(pa, pa.binary(), column.values)], fields=list(kind.value_type))
     offsets = pa.Array.from_buffers(pa.int32(), len(column.offsets), [None, pa.py_buffer(column.offsets)])

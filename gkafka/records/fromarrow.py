@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 
 from gkafka.exceptions import ConfigurationError
 from gkafka.records._raw import BinaryColumn, HeaderColumn

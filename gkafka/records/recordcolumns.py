@@ -9,7 +9,7 @@ from gkafka.exceptions import ConfigurationError, SerializationError
 from gkafka.records._raw import BinaryColumn, HeaderColumn
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 __all__ = ["IntColumn", "NoSuchPartition", "RecordColumns", "bad_partition", "checked_strings"]
 

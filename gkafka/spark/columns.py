@@ -15,7 +15,7 @@ from gkafka.spark.options import SourceOptions
 if TYPE_CHECKING:
     from uuid import UUID
 
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.spark.planner import Group
 

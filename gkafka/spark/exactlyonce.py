@@ -24,7 +24,7 @@ from gkafka.spark.sinkrows import TopicRows, topic_rows
 from gkafka.spark.sinktask import Tally, by_their_properties, give_up, producer_options, write_rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.client import KafkaClient
     from gkafka.nativeproducer import NativeProducer

@@ -28,7 +28,7 @@ from gkafka.spark.options import SourceOptions
 from gkafka.spark.planner import Group, OffsetRange
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 __all__ = ["read"]
 

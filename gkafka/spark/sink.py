@@ -24,7 +24,7 @@ from gkafka.spark.sinktask import write_plainly
 from gkafka.spark.update import STATELESS_AQE, check_conf
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     from pyspark.sql.types import Row, StructType
 
 __all__ = ["GKafkaStreamWriter", "GKafkaWriter", "Written"]

@@ -13,7 +13,7 @@ from gkafka.exceptions import ConfigurationError
 from gkafka.records import RecordColumns
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 __all__ = ["TopicRows", "check_written_columns", "topic_rows", "unwritten_columns"]
@@ -90,7 +90,7 @@ def _columns(batch: pa.RecordBatch, names: set[str]) -> RecordColumns:
 
 
 def _by_topic(batch: pa.RecordBatch, names: set[str], first: int) -> Iterator[TopicRows]:
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     topics = batch.column("topic")
     if topics.null_count:

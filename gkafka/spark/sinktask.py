@@ -26,7 +26,7 @@ from gkafka.spark.sinkoptions import SinkOptions
 from gkafka.spark.sinkrows import TopicRows, topic_rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.nativeproducer import NativeProducer
     from gkafka.records import Batch

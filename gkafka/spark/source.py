@@ -21,7 +21,7 @@ from gkafka.spark.loading import keep_loaded, nothing_collected
 from gkafka.spark.options import parse, parse_either
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.spark.pushed import Comparison
     from gkafka.spark.sink import GKafkaStreamWriter, GKafkaWriter

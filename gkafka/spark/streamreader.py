@@ -20,7 +20,7 @@ from gkafka.spark.offsets import from_spark, starts_of, tasks_of, to_spark
 from gkafka.spark.options import parse_stream
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     from gkafka.spark.streamdriver import NextBatch, StreamDriver
 

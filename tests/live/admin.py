@@ -57,7 +57,7 @@ def wait_until_unregistered(zookeeper: str, broker: int, timeout: float) -> None
 
 @contextlib.contextmanager
 def _connected(zookeeper: str) -> Iterator[Any]:
-    from kazoo.client import KazooClient  # type: ignore[import-untyped]
+    from kazoo.client import KazooClient
 
     client = KazooClient(zookeeper)
     client.start(timeout=60)
