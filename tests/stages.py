@@ -28,7 +28,7 @@ from tests.live.classes import spark_options
 from tests.live.maven import cache_folder
 from tests.turns import ALSO_WITH_GREENLETS, NEWEST, OLD_RELEASES
 
-__all__ = ["NO_BROKER", "PLANS", "TWICE", "WITH_KAFKA", "Stage", "main", "play"]
+__all__ = ["NO_BROKER", "PLANS", "TWICE", "WITH_KAFKA", "Stage", "main", "play", "told_first"]
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = "not thorough and not soak"

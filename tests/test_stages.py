@@ -16,8 +16,8 @@ import pytest
 
 from tests import stages
 from tests.kit.clock import now
-from tests.stages import PLANS, TWICE, WITH_KAFKA, Stage, main, play
-from tests.turns import ALSO_WITH_GREENLETS
+from tests.stages import PLANS, TWICE, WITH_KAFKA, Stage, main, play, told_first
+from tests.turns import ALSO_WITH_GREENLETS, NEWEST, OLD_RELEASES
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py")]
@@ -121,6 +121,18 @@ def test_all_that_is_played_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"front: 0\.\d minutes, passed\nbeside: 0\.\d minutes, failed", capfd.readouterr().out)
     assert not play([program("bad", BAD)], [program("good", GOOD)])
     assert play([program("good", GOOD)], [program("good", GOOD)])
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_is_played_and_what_is_fetched_first_is_said_before_it(plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GKAFKA_CACHE", str(tmp_path))
+    (tmp_path / "jars" / "kafka-2.8.2").mkdir(parents=True)
+    said = "\n".join(told_first(*PLANS[plan]))
+    assert re.findall(r"\b(kafka|pure|demo|twin|spark|check)(?=[,\n]|$)", said) == list(stages_of(plan))
+    fetched = said.partition(str(tmp_path))[2]
+    assert [release for release in (*OLD_RELEASES, NEWEST) if release in fetched] == (
+        [release for release in (*OLD_RELEASES, NEWEST) if release != "2.8.2"] if "kafka" in stages_of(plan) else []
+    )
 
 
 def test_a_run_without_a_test_is_none_that_passed(monkeypatch: pytest.MonkeyPatch) -> None:

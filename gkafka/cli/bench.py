@@ -16,7 +16,7 @@ from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_option
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress
 from gkafka.cli.quantities import PARTITIONS, RECORDS, REPLICAS, VALUE_BYTES, Quantity
 from gkafka.cli.starts import EARLIEST, Start, all_partitions, ends_of, partitions_of, starts_of
 
@@ -141,9 +141,9 @@ def _consumer(ctx: click.Context) -> dict[str, Any]:
 @contextlib.contextmanager
 def _topic(ctx: click.Context, load: Load) -> Iterator[tuple[KafkaClient, str]]:
     """A client, and the topic: the user's, or one that is removed at the end, whatever that is."""
-    progress = progress_of(ctx)
-    progress.rest = "what was measured until then does not count"
-    with stoppable(), connect(ctx, uses=USES) as client, in_time(client), progress.doing(f"measure, {load.seconds:g} s at most"):
+    here = progress()
+    here.rest = "what was measured until then does not count"
+    with stoppable(), connect(ctx, uses=USES) as client, in_time(client), here.doing(f"measure, {load.seconds:g} s at most"):
         if load.topic is not None:
             partitions_of(client, load.topic)
             lift(client)

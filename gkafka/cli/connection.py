@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress
 from gkafka.cli.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
         options.setdefault("connect_timeout_ms", min(settings.timeout_s * HALF, CONNECT_S) * 1000)
     client = open_client(settings, debug=bool(given(ctx).get("debug")), **options)
     try:
-        with progress_of(ctx).shown(ctx.command_path):
+        with progress().shown(ctx.command_path):
             yield client
     except BaseException:  # what ended the command is told, and not what became of the rest
         from gkafka.exceptions import KafkaException
@@ -187,7 +187,7 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
 def acting(ctx: click.Context) -> Iterator[KafkaClient]:
     """A client of a command that changes something: all that it asks, from the first connection on, shares --timeout."""
     if ctx.params.get("yes", True):  # without --yes it shows what it would do
-        progress_of(ctx).rest = MAYBE_CHANGED
+        progress().rest = MAYBE_CHANGED
     with connect(ctx) as client, in_time(client):
         yield client
 

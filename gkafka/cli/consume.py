@@ -16,7 +16,7 @@ from gkafka.cli.lastrecords import last_of
 from gkafka.cli.looking import end_in_part
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
-from gkafka.cli.progress import Progress, progress_of
+from gkafka.cli.progress import progress, so_far
 from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import (
     FIELDS,
@@ -24,7 +24,6 @@ from gkafka.cli.recordtext import (
     BytesType,
     Lines,
     Message,
-    counted,
     hex_lines,
     json_lines,
     shown_on_terminal,
@@ -156,17 +155,16 @@ def consume(
     null = b"null" if null is None else null
     lines = _lines(form, fields, b"\t" if separator is None else separator, null, harmless=output.terminal and not raw)
     behind = b"\n" if delimiter is None or (output.terminal and not raw) else delimiter
-    progress = progress_of(ctx)
     with stoppable():
         try:
             with connect(ctx, uses=USES, auto_create_topics=False) as client, in_time(client):
-                missing = _consume(client, wanted, fits, lines, behind, output, progress)
+                missing = _consume(client, wanted, fits, lines, behind, output)
             end_in_part(missing)
         except KeyboardInterrupt:
             if until_end:  # what was printed is not all: whoever reads it is told
                 raise
             if output.terminal:
-                note(progress.interrupted())
+                note(progress().interrupted())
 
 
 # -- what the options come to ----------------------------------------------------------------------------------------------
@@ -272,17 +270,12 @@ def _lines(form: str, show: Sequence[str], separator: bytes, null: bytes, *, har
 
 # -- consuming -------------------------------------------------------------------------------------------------------------
 def _consume(
-    client: KafkaClient,
-    wanted: Wanted,
-    fits: Callable[[Message], bool] | None,
-    lines_of: Lines,
-    behind: bytes,
-    output: Output,
-    progress: Progress,
+    client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, lines_of: Lines, behind: bytes, output: Output
 ) -> dict[TopicPartition, KafkaException]:
     """Why partitions were left out."""
     reading = Reading(client, wanted)
-    progress.counted, progress.rest = reading.told, reading.rest()
+    here = progress()
+    here.counted, here.rest = reading.told, reading.rest()
     left = wanted.most
     try:
         while left != 0 and not reading.over():
@@ -305,6 +298,7 @@ def _consume(
                 reading.all_handled()
     finally:
         reading.end()
+        here.rest = reading.rest()
     return reading.missing
 
 
@@ -353,6 +347,7 @@ class Reading:
         self._done: dict[TopicPartition, int] = {}
         self._whole = True
         self._looked_at = self._printed = 0
+        self._refused = False
         self._most: int | None = None
         self._consumer = self._made(client, wanted, [tp for tp in partitions if tp not in self.missing])
         lift(client)
@@ -381,15 +376,16 @@ class Reading:
 
     def told(self) -> str:
         """What is done, in words."""
-        of = "" if self._most is None else f" of at most {self._most}"
         looked_at = "" if self._looked_at == self._printed else f", {self._looked_at} looked at"
-        return f"{counted(self._printed, 'record')}{of} printed{looked_at}"
+        return f"{so_far(self._printed, self._most)} printed{looked_at}"
 
     def rest(self) -> str:
         """What an interrupt leaves, in words."""
         if self._group is None:
             return "what comes behind them is not"
-        return f"group {self._group!r} goes on behind them" if self._commits else "nothing was committed"
+        if not self._commits:
+            return "nothing was committed"
+        return f"group {self._group!r} goes on {'before' if self._refused else 'behind'} them"
 
     def over(self) -> bool:
         """Has every partition been read to where its end was at the beginning?"""
@@ -460,4 +456,5 @@ class Reading:
         try:
             self._consumer.commit(done)
         except CommitFailedError as exc:
+            self._refused = True
             note(f"kafka-tools: some records that were printed will be consumed again: {exc}")

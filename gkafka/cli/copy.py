@@ -22,11 +22,10 @@ from gkafka.cli.connection import (
     settings_of,
 )
 from gkafka.cli.failures import ToolError, UnusableError
-from gkafka.cli.output import document, json_option, note, table, wants_json
+from gkafka.cli.output import counted, document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress, so_far
 from gkafka.cli.quantities import PARTITION, RECORDS
-from gkafka.cli.recordtext import counted
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, partitions_of, starts_of
 from gkafka.common import TopicPartition
 
@@ -155,8 +154,8 @@ def copy(
         raise click.UsageError("--from latest is the end: there is nothing to copy before it; give --follow, too")
     if transactions and group is None:
         raise click.UsageError("--transactions needs --group: they keep records and its progress together")
-    counts, progress = Counts(), progress_of(ctx)
-    progress.counted, progress.rest = counts.told, "the others are not copied"
+    counts, here = Counts(), progress()
+    here.counted, here.rest = counts.told, "the others are not copied"
     its_end = () if until_end else (KeyboardInterrupt,)
     with contextlib.suppress(*its_end), stoppable(), contextlib.ExitStack() as stack:
         reader = stack.enter_context(connect(ctx, uses=read, auto_create_topics=False))
@@ -266,7 +265,7 @@ class Counts:
 
     def told(self) -> str:
         """What is done, in words."""
-        return f"{counted(self.total, 'record')}{'' if self.most is None else f' of at most {self.most}'} copied"
+        return f"{so_far(self.total, self.most)} copied"
 
 
 def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) -> None:

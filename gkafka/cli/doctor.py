@@ -11,7 +11,7 @@ import click
 from gkafka.cli.arguments import GROUP, TOPIC
 from gkafka.cli.connection import POSITION, connect, connection_options, settings_of
 from gkafka.cli.output import clean, document, json_option, note, styled, wants_json, write
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress
 from gkafka.cli.wording import in_tools_words
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def doctor(ctx: click.Context, *, topic: str | None, writes: bool, group: str | 
     limits = {name: min(limit_s * 1000, settings.client.get(name, math.inf)) for name in ("connect_timeout_ms", "socket_timeout_ms")}
     findings: list[Finding] = []
     if writes:
-        progress_of(ctx).rest = f"the one record may have been written to {topic}"
+        progress().rest = f"the one record may have been written to {topic}"
     with connect(ctx, uses=USES, api_timeout_ms=limit_s * 1000, **limits) as client:
         for finding in Doctor(client, settings.hosts, settings.zookeeper, limit_s).examine(topic, group, writes=writes):
             finding = finding._replace(seen=in_tools_words(finding.seen))

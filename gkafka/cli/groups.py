@@ -12,8 +12,7 @@ from gkafka.cli.commands import group
 from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.lag import LAG_COLUMNS, behind, beyond, total_of
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
-from gkafka.cli.output import Column, clean, document, json_option, styled, table, wants_json, write
-from gkafka.cli.recordtext import counted
+from gkafka.cli.output import Column, clean, counted, document, json_option, styled, table, wants_json, write
 from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:

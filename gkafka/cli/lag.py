@@ -17,6 +17,7 @@ from gkafka.cli.looking import HALF, Look, looking, patience, why
 from gkafka.cli.output import (
     Column,
     clean,
+    counted,
     document,
     json_line,
     json_option,
@@ -28,9 +29,8 @@ from gkafka.cli.output import (
     write,
 )
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress
 from gkafka.cli.quantities import RECORDS, Quantity
-from gkafka.cli.recordtext import counted
 
 if TYPE_CHECKING:
     from gkafka.admin import GroupDescription
@@ -246,7 +246,7 @@ def lag(
 
     try:
         with stoppable(), connect(ctx, **patience(ctx)) as client:
-            progress_of(ctx).hide()  # it shows itself, and who does not answer
+            progress().hide()  # it shows itself, and who does not answer
             _watch(client, show_again, INTERVAL_S if interval is None else interval, count)
     except KeyboardInterrupt:
         if count is not None:  # else that is how it ends

@@ -14,7 +14,7 @@ import click
 
 from gkafka.cli.connection import HALF, connect, settings_of
 from gkafka.cli.failures import FAILED, PARTIAL, PartialError
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -32,7 +32,7 @@ class Look:
 
     def __init__(self, client: KafkaClient, seconds: float, kind: Callable[[Any], Any] | None = None) -> None:
         self.client = client
-        self._progress = progress_of()
+        self._progress = progress()
         self.admin: Any = client.admin() if kind is None else kind(client.cluster)
         self._now = client.handler.monotonic
         self._until = self._now() + seconds

@@ -13,9 +13,8 @@ from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.failures import ToolError, UnusableError
 from gkafka.cli.groups import refuse_active
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
-from gkafka.cli.output import document, json_option, note, table, wants_json
+from gkafka.cli.output import counted, document, json_option, note, table, wants_json
 from gkafka.cli.quantities import MAX_INT64, is_number
-from gkafka.cli.recordtext import counted
 from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ __all__ = [
     "Column",
     "clean",
     "coloured",
+    "counted",
     "document",
     "json_line",
     "json_option",
@@ -108,6 +109,11 @@ def note(text: str, *, keep: str = "") -> None:
     with suppress(OSError):  # nobody is left who could be told that it cannot be told
         if sys.stderr is not None:  # what Python makes of a descriptor that is closed
             sys.stderr.write(clean(text, keep=keep) + "\n")
+
+
+def counted(number: int, what: str) -> str:
+    """ "1 record", "2 records"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # -- tables --------------------------------------------------------------------------------------------------------------------

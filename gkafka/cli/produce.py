@@ -17,11 +17,11 @@ from click.core import ParameterSource
 from gkafka.cli.arguments import TIME, TOPIC
 from gkafka.cli.connection import PRODUCER, connect, connection_options, in_time, lift, settings_of
 from gkafka.cli.lines import blocks_of
-from gkafka.cli.output import document, json_option, note, wants_json
+from gkafka.cli.output import counted, document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import NOTHING_CHANGED, progress
 from gkafka.cli.quantities import PARTITION, Quantity
-from gkafka.cli.recordtext import JSON_FORMATS, READ_FORMATS, BadLine, BytesType, Draft, counted, is_value, reader
+from gkafka.cli.recordtext import JSON_FORMATS, READ_FORMATS, BadLine, BytesType, Draft, is_value, reader
 from gkafka.cli.starts import all_partitions
 from gkafka.cli.wording import in_tools_words
 
@@ -170,11 +170,12 @@ def produce(
     try:
         with stoppable():
             options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
-            progress = progress_of(ctx)
-            progress.counted, progress.rest = report.told, "lines that were not read are not written"
+            here = progress()
+            here.counted = report.told
+            here.rest = NOTHING_CHANGED if dry_run else "lines that were not read are not written"
             with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(client):
                 if sys.stdin is not None and sys.stdin.isatty():  # somebody may be typing the lines
-                    progress.hide()
+                    here.hide()
                 if dry_run:
                     client.get_producer(**options)  # it looks at the options, and asks no broker
                     report.accepted += sum(len(block.numbers) for block in rows)

@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from gkafka.cli.output import clean
+from gkafka.cli.output import clean, counted
 
-__all__ = ["Progress", "progress_of"]
+__all__ = ["NOTHING_CHANGED", "Progress", "progress", "so_far"]
 
 SOON_S = 1.0
 """A command that is done by then shows nothing, and what it has written itself is left alone for as long."""
@@ -42,6 +42,7 @@ class Progress:
         self._command = ""
         self._doing: list[str] = []
         self._terminal: int | None = None
+        self._hidden = False
         self._shown = self._line_is_open = self._writing = False
         self._began = self._wrote = monotonic()
 
@@ -69,8 +70,8 @@ class Progress:
     @contextmanager
     def shown(self, command: str) -> Iterator[None]:
         """Within the block the line is drawn, if standard error is a terminal."""
-        terminal = _terminal() if self._terminal is None else None
-        if terminal is None:  # nobody looks, or an outer block draws already
+        terminal = None if self._hidden or self._terminal is not None else _terminal()
+        if terminal is None:  # nobody looks, nobody is to see it, or an outer block draws already
             yield
             return
         self._command, self._began = command, monotonic()
@@ -92,7 +93,7 @@ class Progress:
     def hide(self) -> None:
         """The command shows itself, or a person types at the terminal: no line from here on."""
         self._take_away()
-        self._terminal = None
+        self._terminal, self._hidden = None, True
 
     @contextmanager
     def making_way(self, data: Any) -> Iterator[None]:
@@ -131,10 +132,15 @@ def _terminal() -> int | None:
     return None
 
 
-def progress_of(ctx: click.Context | None = None) -> Progress:
-    """The progress of the command that runs."""
-    ctx = ctx or click.get_current_context(silent=True)
-    if ctx is None:
+def so_far(done: int, most: int | None) -> str:
+    """ "12 records of at most 100"; most: None where nobody knows."""
+    return counted(done, "record") + ("" if most is None else f" of at most {most}")
+
+
+def progress() -> Progress:
+    """That of the command that runs."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:  # something of a command is used by itself
         return Progress()
     found: Progress = ctx.ensure_object(dict).setdefault("progress", Progress())
     return found

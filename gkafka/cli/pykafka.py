@@ -15,11 +15,10 @@ from gkafka.cli.arguments import GROUP, TOPIC, near_groups, near_topics, parse_t
 from gkafka.cli.commands import command
 from gkafka.cli.connection import CONSUMER, acting, connect, connection_options, connection_options_of, in_time, lift, settings_of
 from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looking, why
-from gkafka.cli.output import clean, document, json_option, note, table, wants_json, write
+from gkafka.cli.output import clean, counted, document, json_option, note, table, wants_json, write
 from gkafka.cli.pipes import FullWriter
-from gkafka.cli.progress import progress_of
+from gkafka.cli.progress import progress
 from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
-from gkafka.cli.recordtext import counted
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
@@ -217,9 +216,9 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
         with client.get_consumer(**options) as consumer:
             consumer.assign(_partitions(client.admin(), topic))
             lift(client)
-            progress, texts = progress_of(ctx), _values(consumer, limit)
+            here, texts = progress(), _values(consumer, limit)
             written = 0
-            progress.counted, progress.rest = lambda: f"{counted(written, 'record')} of {limit} written", "others were not waited for"
+            here.counted, here.rest = lambda: f"{counted(written, 'record')} of {limit} written", "others were not waited for"
             if outfile is None:
                 for text in texts:
                     write(clean(text, keep="\t"), goes_on=True)

@@ -29,7 +29,6 @@ __all__ = [
     "BytesType",
     "Draft",
     "Message",
-    "counted",
     "Lines",
     "hex_lines",
     "is_value",
@@ -157,11 +156,6 @@ def _time(timestamp: int) -> bytes:
 def shown_on_terminal(data: bytes) -> bytes:
     """Bytes of a record, harmless: what is not UTF-8, and what steers a terminal, stands there as an escape."""
     return clean(data.decode("utf-8", "backslashreplace")).encode("utf-8", "backslashreplace")
-
-
-def counted(number: int, what: str) -> str:
-    """ "1 record", "2 records"."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # -- records of lines ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.cli.pipes import Output
 from gkafka.consumer import Consumer
-from gkafka.testing import MockCluster
+from gkafka.testing import Error, MockCluster
 from tests.cli.running import tool
 
 
@@ -53,11 +53,9 @@ def test_a_reset_without_yes_moves_nothing(cluster: MockCluster) -> None:
     assert cluster.committed("g")["t", 0].offset == 5
 
 
-def test_what_a_signal_takes_away_before_it_is_printed_is_not_committed(
-    cluster: MockCluster,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its handler may run as the consumer's call returns, before anything is noted of the batch."""
+@pytest.fixture
+def interrupted_in_the_second_batch(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 50 records in batches of ten. The signal's handler may run as the consumer's call returns, before anything is noted of the batch."""
     write(cluster, 50)
     monkeypatch.setattr("gkafka.cli.consume.AT_ONCE", 10)
     consume, batches = Consumer.consume_batch, []
@@ -70,6 +68,20 @@ def test_what_a_signal_takes_away_before_it_is_printed_is_not_committed(
         return got
 
     monkeypatch.setattr(Consumer, "consume_batch", interrupted)
+
+
+@pytest.mark.usefixtures("interrupted_in_the_second_batch")
+def test_what_a_signal_takes_away_before_it_is_printed_is_not_committed(cluster: MockCluster) -> None:
     printed = tool("consume", "t", "-b", cluster.bootstrap, "-g", "g").out
     assert printed.split() == [b"%02d" % i for i in range(10)]
     assert cluster.committed("g")["t", 0].offset == 10
+
+
+@pytest.mark.usefixtures("interrupted_in_the_second_batch")
+@pytest.mark.parametrize(("refused", "goes_on"), [(False, "behind"), (True, "before")])
+def test_who_interrupts_is_told_from_where_the_group_goes_on(cluster: MockCluster, refused: bool, goes_on: str) -> None:
+    if refused:
+        cluster.on("OffsetCommit", Error(25), times=None)
+    told = tool("consume", "t", "-b", cluster.bootstrap, "-g", "g")
+    assert told.code == 130
+    assert told.err.splitlines()[-1] == f"kafka-tools: interrupted; 10 records printed; group 'g' goes on {goes_on} them"

@@ -29,10 +29,8 @@ from tests.spark.live.test_oracle import NewTopic, write
 PARTITIONS, COUNT = 3, 1500
 """Each node leads one. Of the stream ten micro-batches."""
 PATIENCE_S = 400
-pytestmark = [
-    pytest.mark.timeout(900),
-    pytest.mark.thorough,
-]  # six JVMs; test_connect.py hands over the zip, test_kills.py kills what reads and writes
+# Six JVMs: in `make test` test_connect.py hands over the zip, and test_kills.py kills what reads and writes.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
 
 PROGRAM = """
 import os, sys
