@@ -182,7 +182,7 @@ class BalancedConsumer(Balancing):
                 on_event=self._build_watch_callback(_look_again, weakref.ref(self)),
                 on_state=partial(_tell_state, weakref.ref(self)),
             )
-            self._registry.prepare()
+            self._registry.prepare(self._session_s)  # it has nothing to lose yet
             self._on_start()
             self._running, self._stale, self._session = True, True, None
             self._cluster.check_adopting()  # whoever closes it from here on finds it running

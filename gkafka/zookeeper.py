@@ -263,11 +263,11 @@ class Registry:
         return session[0] if session is not None else None
 
     # -- this member -----------------------------------------------------------------------------------------------------
-    def prepare(self) -> None:
-        """Make the paths that everybody needs, and listen for the end of the connection."""
+    def prepare(self, patience_s: float | None = None) -> None:
+        """Make the paths that everybody needs, and listen for the end of the connection. patience_s: as of _ask()."""
         self._client.add_listener(self._on_state)  # once, however often it is added
-        self._ask(self._client.ensure_path_async(self._ids))
-        self._ask(self._client.ensure_path_async(self._owners))
+        self._ask(self._client.ensure_path_async(self._ids), patience_s)
+        self._ask(self._client.ensure_path_async(self._owners), patience_s)
 
     def register(self) -> bool:
         """Stand among the members, under the session of now. False: what an earlier session left there has not gone yet."""
@@ -432,9 +432,10 @@ class Registry:
             return None
         return data or b"", stat
 
-    def _ask(self, asked: Any) -> Any:
+    def _ask(self, asked: Any, patience_s: float | None = None) -> Any:
+        """patience_s: for the answer; None: what a member may wait that has partitions, and loses them with its session."""
         try:
-            return _result(asked, max(0.5, self.session_s / CALLS))
+            return _result(asked, max(0.5, self.session_s / CALLS) if patience_s is None else patience_s)
         except (self._exists, self._no_node, self._no_children, KafkaException):
             raise
         except Exception as exc:

@@ -289,6 +289,16 @@ def test_a_zookeeper_that_is_away_is_not_waited_for(join: Join, keeper: ZooClien
     assert member._may_deliver()
 
 
+def test_a_member_that_has_nothing_yet_waits_for_a_slow_zookeeper_for_its_whole_session(join: Join, keeper: ZooClient) -> None:
+    keeper.slow_s = 2.0
+    member = join(zookeeper_connection_timeout_ms=4000)
+    assert not member._may_deliver()
+    keeper.slow_s = 0.5
+    beat(member)
+    assert member._may_deliver()
+    assert len(member.held_offsets) == 4
+
+
 def test_a_session_that_is_known_to_have_ended_is_over_at_once(
     join: Join, zoo: Zoo, keeper: ZooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

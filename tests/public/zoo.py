@@ -21,16 +21,18 @@ class Stat(NamedTuple):
 
 
 class Done:
-    """What kazoo's calls return; answered at once. error None and value None: an answer that is None."""
+    """What kazoo's calls return. error None and value None: an answer that is None. It is there at once, but not for who waits less than slow_s."""
 
-    def __init__(self, value: Any = None, error: Exception | None = None) -> None:
-        self._value, self._error = value, error
+    def __init__(self, value: Any = None, error: Exception | None = None, slow_s: float = 0.0) -> None:
+        self._value, self._error, self._slow_s = value, error, slow_s
 
     def wait(self, timeout: float | None = None) -> bool:
-        return True
+        if timeout is None or timeout >= self._slow_s:
+            self._slow_s = 0.0
+        return self.ready()
 
     def ready(self) -> bool:
-        return True
+        return not self._slow_s
 
     def get(self, block: bool = True) -> Any:
         if self._error is not None:
@@ -88,13 +90,15 @@ class Zoo:
 
 
 class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """A connected client of a Zoo. `fails(op, part, carried_out)`: the next such call ends with ConnectionLoss; while it `is_silent`, every one does."""
+    """A connected client of a Zoo. `fails(op, part, carried_out)`: the next such call ends with ConnectionLoss; while it `is_silent`, every one does.
+    slow_s: of its answers."""
 
     def __init__(self, zoo: Zoo, *, timeout: float = 10.0, handler: Any = None) -> None:
         super().__init__(timeout=timeout, handler=handler)
         self.zoo, self.session = zoo, zoo.new_session()
         self._faults: list[tuple[str, str, bool]] = []
         self.is_silent = False
+        self.slow_s = 0.0
 
     connected = True
 
@@ -115,7 +119,7 @@ class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
                 what()
             return Done(error=ConnectionLoss())
         try:
-            return Done(what())
+            return Done(what(), slow_s=self.slow_s)
         except (NoNodeError, NodeExistsError, NoChildrenForEphemeralsError) as error:
             return Done(error=error)
 
