@@ -99,7 +99,7 @@ def _flush_at_exit() -> None:
     The hook is older than those of the program, so that they run first; workers are daemons and still run.
     """
     # Where somebody else has called it before Python does, it is over.
-    deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported}
+    deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported and not p.is_inherited}
     holding = {producer for producer in deadlines if producer.holds_records}
     reasons: dict[NativeProducer, str] = {}
     warned: set[NativeProducer] = set()

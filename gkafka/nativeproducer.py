@@ -310,6 +310,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             if counts:
                 log.warning("forked: %d record(s) that the parent accepted are left to it: %s", sum(counts.values()), lifetime.told(counts))
             self._inherited = None
+            lifetime.watch(self)  # again: this process may end in another way than its parent
             self._pid = os.getpid()  # last: other threads wait for it
         except BaseException:
             turn.append(None)
@@ -736,14 +737,19 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self._appender.fast = False
 
     @property
+    def is_inherited(self) -> bool:
+        """Is this process a forked child that has made nothing of its own here? What is held belongs to the parent then."""
+        return self._pid != os.getpid()
+
+    @property
     def holds_records(self) -> bool:
         """Is it this process's to send, and is something not delivered yet? Also behind a close() that was cut short: nothing is given up by that."""
-        return self._pid == os.getpid() and not self._driver.closed and self._driver.sender.owes
+        return not self.is_inherited and not self._driver.closed and self._driver.sender.owes
 
     @property
     def open_transaction(self) -> str | None:
         """The state of its transaction, if that is this process's to commit and has not ended."""
-        if self._pid != os.getpid() or self._driver.closed or self._transactions is None:
+        if self.is_inherited or self._driver.closed or self._transactions is None:
             return None
         return self._transactions.uncommitted
 

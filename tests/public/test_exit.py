@@ -428,6 +428,44 @@ def test_a_process_of_multiprocessing_sends_what_its_producers_hold(handler: str
     assert script(CHILD, handler, patched) == ["0 100"]
 
 
+WENT_ON = """
+    import logging, multiprocessing
+    cluster = MockCluster(topics={"t": 1})
+    client = KafkaClient(cluster.bootstrap, handler=HANDLER)
+    producer = MAKE(linger_ms=60_000, exit_timeout_ms=100_000, on_fork="recreate")
+    idle = client.get_producer(linger_ms=60_000)
+    said = logging.FileHandler(SAID)
+    logging.getLogger("gkafka").addHandler(said)
+    for one in (lambda value: producer.produce(*TO, value), lambda value: idle.produce("t", value)):
+        one(b"parent")
+
+    def work():
+        for i in range(100):
+            producer.produce(*TO, b"%d" % i)
+
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(60)
+    print(child.exitcode, [r.value for r in cluster.log("t", 0)] == [b"%d" % i for i in range(100)])
+    client.close()
+    print(sorted(r.value for r in cluster.log("t", 0))[-2:])
+    cluster.close()
+"""
+PRODUCERS = {"native": ("client.get_producer", '("t",)'), "pykafka": ('client.topics["t"].get_producer', "()")}
+
+
+@HANDLERS
+@pytest.mark.parametrize("skin", PRODUCERS)
+def test_a_process_of_multiprocessing_sends_what_a_producer_took_that_went_on_in_it(
+    tmp_path: Path, handler: str, patched: bool, skin: str
+) -> None:
+    """on_fork="recreate": the child's finalizers are its own, and its parent's records are none of its undelivered ones."""
+    make, to = PRODUCERS[skin]
+    program = WENT_ON.replace("MAKE", make).replace("TO", to).replace("SAID", repr(str(tmp_path / "said")))
+    assert script(program, handler, patched) == ["0 True", "[b'parent', b'parent']"]
+    assert "undelivered" not in (tmp_path / "said").read_text()
+
+
 POOL = """
     import functools, multiprocessing
     cluster = MockCluster(topics={"t": 1})
