@@ -536,6 +536,11 @@ class Consumer(OfOneProcess):
         """Is it stopped?"""
         return self._engine.closed
 
+    @property
+    def _is_over(self) -> bool:
+        """Is it stopped, or has the end of the interpreter taken it out of its group?"""
+        return self._engine.closed or (self._share is not None and self._share.is_over)
+
     def _check_running(self) -> None:
         self._handler.check_fork()
         if self._engine.closed:
@@ -589,7 +594,7 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
         handler, wake = consumer._handler, consumer._wake
         handler.check_fork()
         wake.clear()  # before it looks: what comes from here on wakes it again
-        if consumer.closed:
+        if consumer._is_over:
             return
         try:
             if consumer._share is not None:
@@ -598,7 +603,7 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
                 due = handler.monotonic() + consumer._config.auto_commit_interval_ms / 1000
                 consumer._progress.commit_finished(consumer._timeout_s(None))
         except KafkaException as exc:
-            if not consumer.closed:
+            if not consumer._is_over:
                 log.error("group %s: %s", consumer._group, exc)
                 consumer._engine.tell(exc)
         looks_again = consumer._share is not None and consumer._share.has_unplaced

@@ -1,4 +1,5 @@
-"""The end of clients, called for or not: a forked child takes nothing of its parent's, and an exit is a last, bounded flush."""
+"""The end of clients, called for or not: a forked child takes nothing of its parent's, and an exit is a last, bounded flush, behind which members leave
+their groups."""
 
 from __future__ import annotations
 
@@ -10,17 +11,18 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from gkafka.exceptions import DeliveryError, ForkedClientError, HandlerThreadError, KafkaException, KafkaTimeoutError
 from gkafka.handlers import ThreadingHandler
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
+    from gkafka.handlers import Handler
     from gkafka.nativeproducer import NativeProducer
     from gkafka.producerdriver import ProducerDriver
 
-__all__ = ["disown", "ends", "told", "watch"]
+__all__ = ["disown", "ends", "told", "watch", "watch_member"]
 
 log = get_logger(__name__)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -32,16 +34,39 @@ SHORTEST_HALF_S = 1.0
 """Half of exit_timeout_ms, if it is as long, is waited for in silence. Who waits for less is told at the end alone."""
 LAST_S = 0.3
 """For that at least, also where exit_timeout_ms has passed; a hub whose thread is blocked gets there never."""
+LEAVE_S, LEAVE_LAST_S = 5.0, 1.0
+"""Seconds from the beginning of the end in which members may leave their groups, and how long they have at least if producers have taken that time."""
 ENDED: Final = "nobody can send them, the hub of their client was destroyed, or its thread has ended"
 BLOCKED: Final = "the hub of their client does not turn, its thread is blocked"
 
+
+class Leaving(Protocol):
+    """A member of a group. ended: has it left, or is it none? abandon(): leave without a commit; only sets flags, the member's worker does the rest."""
+
+    @property
+    def handler(self) -> Handler: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def ended(self) -> bool: ...
+    def abandon(self) -> None: ...
+
+
+Ending = TypeVar("Ending", "NativeProducer", Leaving)
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
+_members: weakref.WeakSet[Leaving] = weakref.WeakSet()
 _asked_in: set[int] = set()  # the processes of multiprocessing that will call the last flush
 
 
 def watch(producer: NativeProducer) -> None:
     """Remember a producer, weakly."""
     _living.add(producer)
+    _ask_others()
+
+
+def watch_member(member: Leaving) -> None:
+    """Have a member of a group leave it at the end of the interpreter. Kept weakly."""
+    _members.add(member)
     _ask_others()
 
 
@@ -92,29 +117,35 @@ if hasattr(os, "register_at_fork"):
 
 # -- the end of the interpreter ----------------------------------------------------------------------------------------------
 @atexit.register
-def _flush_at_exit() -> None:
-    """Send what producers hold that nobody closed, for exit_timeout_ms at most, and say what was left.
+def _end_at_exit() -> None:
+    """Send what producers hold that nobody closed, for exit_timeout_ms at most, and say what was left. Behind that, since callbacks of deliveries may
+    commit, members that nobody stopped leave their groups.
 
     Half-way it is said what still waits: whoever asked the process to end may kill it before the end of that time (gunicorn's --graceful-timeout).
     The hook is older than those of the program, so that they run first; workers are daemons and still run.
     """
+    leave_by = ThreadingHandler.monotonic() + LEAVE_S
     # Where somebody else has called it before Python does, it is over.
     deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported and not p.is_inherited}
+    members = [member for member in list(_members) if not member.ended and not member.handler.was_forked]
     holding = {producer for producer in deadlines if producer.holds_records}
-    reasons: dict[NativeProducer, str] = {}
+    reasons: dict[Any, str] = {}
     warned: set[NativeProducer] = set()
     end = 0.0  # of who is interrupted: now
     try:
         _in_spite_of_exits(lambda: _flush_all(deadlines, holding, reasons, warned))
+        _in_spite_of_exits(lambda: _leave_all(members, reasons, max(leave_by, ThreadingHandler.monotonic() + LEAVE_LAST_S)))
         end = max((deadlines[producer] for producer in holding), default=0.0)
     finally:  # a second Ctrl-C ends the wait, not the word on what is left
         try:
-            _hold_still(holding, max(end, ThreadingHandler.monotonic()) + LAST_S, reasons)
+            _hold_still({*holding, *members}, max(end, ThreadingHandler.monotonic()) + LAST_S, reasons)
         finally:
             for producer in deadlines:
                 _report(producer, reasons.get(producer))
             for producer in list(_living):
                 _report_transaction(producer)
+            for member in members:
+                _report_member(member)
 
 
 def _in_spite_of_exits(step: Callable[[], object]) -> None:
@@ -145,7 +176,7 @@ def _ask_uwsgi(uwsgi: Any) -> None:
             if theirs is not None:
                 theirs()
         finally:
-            _flush_at_exit()
+            _end_at_exit()
 
     at_exit.flushes_gkafka = True  # type: ignore[attr-defined]
     uwsgi.atexit = at_exit
@@ -156,11 +187,11 @@ def _ask_multiprocessing(util: Any, process: Any) -> None:
     if util is None or process is None or process.parent_process() is None or os.getpid() in _asked_in:
         return
     _asked_in.add(os.getpid())
-    util.Finalize(None, _flush_at_exit, exitpriority=0)
+    util.Finalize(None, _end_at_exit, exitpriority=0)
 
 
 def _flush_all(
-    deadlines: Mapping[NativeProducer, float], holding: set[NativeProducer], reasons: dict[NativeProducer, str], warned: set[NativeProducer]
+    deadlines: Mapping[NativeProducer, float], holding: set[NativeProducer], reasons: dict[Any, str], warned: set[NativeProducer]
 ) -> None:
     """What is there, with what callbacks send meanwhile; then what came in the meantime, when nobody may send any more: whoever goes on for ever would
     otherwise have been told of each record that it is accepted, and the last ones would have been lost.
@@ -179,12 +210,24 @@ def _flush_all(
         _each(waiting, reasons, lambda producer: _flush(producer, deadlines[producer]))
 
 
-def _each(producers: Iterable[NativeProducer], reasons: dict[NativeProducer, str], step: Callable[[NativeProducer], object]) -> None:
-    """A step for each producer, but for those with a reason why it would be in vain."""
-    for producer in producers:
-        if producer not in reasons:
-            with _ending(producer, reasons):
-                step(producer)
+def _leave_all(members: Iterable[Leaving], reasons: dict[Any, str], deadline: float) -> None:
+    _each(members, reasons, lambda member: member.handler.call_soon_threadsafe(member.abandon))
+    _each(members, reasons, lambda member: _wait_until_left(member, deadline))
+
+
+def _wait_until_left(member: Leaving, deadline: float) -> None:
+    handler = member.handler
+    while not member.ended and ThreadingHandler.monotonic() < deadline:
+        handler.check_fork()  # its hub has not ended meanwhile
+        (handler if handler.in_owner() else ThreadingHandler).sleep(LOOK_EVERY_S)
+
+
+def _each(things: Iterable[Ending], reasons: dict[Any, str], step: Callable[[Ending], object]) -> None:
+    """A step for each producer or member, but for those with a reason why it would be in vain."""
+    for thing in things:
+        if thing not in reasons:
+            with _ending(thing, reasons):
+                step(thing)
 
 
 def _half_way(producer: NativeProducer, deadline: float) -> float:
@@ -209,15 +252,15 @@ def _warn(producer: NativeProducer, deadline: float, warned: set[NativeProducer]
 
 
 @contextlib.contextmanager
-def _ending(producer: NativeProducer, reasons: dict[NativeProducer, str]) -> Iterator[None]:
-    """A step for a producer at the end of the program. That it is in vain is noted."""
+def _ending(thing: NativeProducer | Leaving, reasons: dict[Any, str]) -> Iterator[None]:
+    """A step for a producer or a member at the end of the program. That it is in vain is noted."""
     try:
-        with producer.handler.ending():
+        with thing.handler.ending():
             yield
     except HandlerThreadError:
-        reasons[producer] = ENDED
+        reasons[thing] = ENDED
     except Exception:
-        log.exception("the last flush of %r failed", producer)
+        log.exception("the end of %r failed", thing)
 
 
 def _flush(producer: NativeProducer, deadline: float) -> None:
@@ -235,13 +278,13 @@ def _flush(producer: NativeProducer, deadline: float) -> None:
         ThreadingHandler.sleep(LOOK_EVERY_S)
 
 
-def _hold_still(producers: Iterable[NativeProducer], deadline: float, reasons: dict[NativeProducer, str]) -> None:
+def _hold_still(things: Iterable[NativeProducer | Leaving], deadline: float, reasons: dict[Any, str]) -> None:
     """Hold the hubs of other threads where they are. A thread that wants the interpreter back while that is going down is ended in the middle of its
     greenlets, and the process crashes: a hub that goes on turning wakes for one of its timers sooner or later.
 
     One that is kept from turning is not waited for beyond the deadline: it stands still when it turns again, which is the first that it does then.
     """
-    elsewhere: dict[NativeProducer, Any] = {p: p.handler for p in producers if p not in reasons and not p.handler.in_owner()}
+    elsewhere: dict[Any, Any] = {one: one.handler for one in things if one not in reasons and not one.handler.in_owner()}
     asked = {hub: _ask_to_stand_still(handler) for hub, handler in {handler.hub: handler for handler in elsewhere.values()}.items()}
     deadline = min(deadline, ThreadingHandler.monotonic() + PATIENCE_S)
     for thread, ready in asked.values():
@@ -250,7 +293,7 @@ def _hold_still(producers: Iterable[NativeProducer], deadline: float, reasons: d
             while before != now and ThreadingHandler.monotonic() < deadline:
                 ThreadingHandler.sleep(STILL_S)
                 before, now = now, _activity(thread)
-    reasons.update((producer, BLOCKED) for producer, handler in elsewhere.items() if not asked[handler.hub][1].is_set())
+    reasons.update((one, BLOCKED) for one, handler in elsewhere.items() if not asked[handler.hub][1].is_set())
 
 
 def _ask_to_stand_still(handler: Any) -> tuple[list[int], Any]:
@@ -297,4 +340,13 @@ def _report_transaction(producer: NativeProducer) -> None:
             "has reached the broker",
             producer.config.transactional_id,
             state,
+        )
+
+
+def _report_member(member: Leaving) -> None:
+    if not member.ended:
+        log.warning(
+            "group %r: the interpreter ends, and a member that was not stopped could not say that it leaves: its partitions are nobody's until its "
+            "session ends (session_timeout_ms); stop() it before the program ends",
+            member.group,
         )

@@ -26,12 +26,14 @@ from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
 from gkafka.escaping import escaped
 from gkafka.exceptions import ClientClosedError, ForkedClientError, KafkaException, SocketDisconnectedError
+from gkafka.lifetime import watch_member
 from gkafka.logs import get_logger
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.cluster import Cluster
+    from gkafka.handlers import Handler
     from gkafka.net.channel import Channel
 
 __all__ = ["Member", "rebalance_timeout_s"]
@@ -67,7 +69,7 @@ class Member:
     the user. Both are called under no lock, and whatever they raise goes to on_problem. max_pause_s: the longest between two tries of a request.
     machine: which protocol it speaks; ConsumerGroup for KIP-848, with its options.
 
-    Leaving is for good. A member that is dropped without it ends when its owner does: see `abandon`.
+    Leaving is for good. A member that is dropped without it ends when its owner does, or the interpreter: see `abandon`.
     """
 
     def __init__(
@@ -102,6 +104,17 @@ class Member:
         cluster.sleepers.add(self._wake)
         self._worker = self._handler.spawn_lasting(_work, [self], self._wake, _name="gkafka-group")
         self._caller = self._handler.spawn_lasting(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
+        watch_member(self)
+
+    @property
+    def handler(self) -> Handler:
+        """What runs its workers."""
+        return self._handler
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        return self._group.options.group
 
     # -- what its owner uses -------------------------------------------------------------------------------------------------
     def polled(self) -> None:
@@ -214,6 +227,11 @@ class Member:
         return self._group.error
 
     @property
+    def is_abandoned(self) -> bool:
+        """Does it leave, or has it left, without its consumer: at the end of the interpreter?"""
+        return self._abandoned
+
+    @property
     def ended(self) -> bool:
         """Has it left, or can it be none any more?"""
         return self._ended
@@ -282,7 +300,7 @@ class Member:
         return bool(self._calling == self._handler.current_id())
 
     def abandon(self) -> None:
-        """For finalizers: only flags. The workers say good-bye and end."""
+        """For finalizers and the interpreter's end: only flags. The workers say good-bye, without a commit, and end."""
         self._abandoned = True
         self._wake.set()
 
@@ -357,7 +375,7 @@ class Member:
         """Nobody is there any more to be told anything."""
         deadline = self._handler.monotonic() + TICK_S
         with self._lock:
-            self._group.leave("the consumer was dropped")
+            self._group.leave("the consumer was dropped, or the program ends")
         while self._handler.monotonic() < deadline and not self._cluster.closed:
             self._wake.clear()
             with self._lock:

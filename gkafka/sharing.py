@@ -234,6 +234,11 @@ class Share:
             member.abandon()
 
     @property
+    def is_over(self) -> bool:
+        """Does the member leave at the end of the interpreter? Nothing is to be committed any more."""
+        return self._member.is_abandoned
+
+    @property
     def has_unplaced(self) -> bool:
         """Are there partitions that could not begin yet?"""
         return bool(self._unplaced)

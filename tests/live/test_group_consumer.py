@@ -23,6 +23,7 @@ from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.sharing import LIMIT_S, add_partitions, fill, until
+from tests.public.programs import Ended, play
 
 Join = Callable[..., Consumer]
 Seen = list[tuple[int, int]]
@@ -387,6 +388,42 @@ def test_group_protocol_consumer_has_the_coordinator_divide_as_group_remote_assi
     assert sorted(read(40, first)) == last
     first.stop()
     assert peer.committed(group, topic, 4) == dict.fromkeys(range(4), 30)
+
+
+ENDS = """
+import os, sys
+from gkafka import KafkaClient
+client = KafkaClient(HOSTS, handler=HANDLER)
+consumer = client.get_consumer(TOPIC, GROUP, auto_offset_reset="earliest", OPTIONS)
+for message in consumer:
+    print(message.offset, flush=True)
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(("protocol", "patched"), [("classic", False), ("classic", True), ("consumer", False)])
+def test_a_program_that_ends_leaves_its_group_at_once_and_what_it_had_in_its_hands_comes_to_the_next(
+    protocol: str,
+    patched: bool,
+    handler: str,
+    kafka: KafkaCluster,
+    client: KafkaClient,
+    join: Join,
+    peer: Peer,
+    new_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+) -> None:
+    """Without a stop(). Its session would last for five minutes more, in the coordinator's own protocol as long as the broker says."""
+    topic, group = new_topic(2), new_name("group")
+    places = fill(peer, topic, 2)
+    options = "session_timeout_ms=300_000" if protocol == "classic" else 'group_protocol="consumer"'
+    program = ENDS.replace("HANDLER", repr(handler)).replace("OPTIONS", options)
+    for name, value in (("HOSTS", kafka.hosts), ("TOPIC", topic), ("GROUP", group)):
+        program = program.replace(name, repr(value))
+    assert play(program, patched=patched and handler == "gevent", alone=True) == Ended(0, "0\n", "")
+    assert client.admin().describe_groups([group])[group].members == ()
+    follower = (join if protocol == "classic" else coordinated(join))(topic, group, auto_offset_reset="earliest")
+    assert sorted(read(20, follower)) == places
 
 
 def test_a_group_of_the_coordinators_with_a_member_of_confluents_client(

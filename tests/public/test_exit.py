@@ -225,9 +225,9 @@ accepted = os.open(FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=100_000)
 producer.produce("t", b"first").result(60)
 note(b"first")
-atexit.unregister(lifetime._flush_at_exit)
+atexit.unregister(lifetime._end_at_exit)
 atexit.register(last)  # as if it had been there before gkafka was imported: it comes behind the last flush
-atexit.register(lifetime._flush_at_exit)
+atexit.register(lifetime._end_at_exit)
 for number in range(5):
     client.handler.spawn(work, number)
 client.handler.sleep(0.1)
@@ -303,7 +303,7 @@ IN_A_THREAD = """
 THE_END = """
     from gkafka import lifetime
     begun = now()
-    lifetime._flush_at_exit()
+    lifetime._end_at_exit()
     print(now() - begun, file=sys.stderr)
 """
 
@@ -375,7 +375,7 @@ INTERRUPTED = """
     began = now()
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
-        lifetime._flush_at_exit()
+        lifetime._end_at_exit()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     before = turns[-1]
@@ -495,7 +495,7 @@ def test_workers_of_a_pool_that_are_replaced_send_what_their_producers_hold() ->
 ONCE_MORE = """
 import sys
 from gkafka import lifetime
-lifetime._flush_at_exit()
+lifetime._end_at_exit()
 lifetime._flush = lambda *_: print("waited again", file=sys.stderr)
 """
 
@@ -569,7 +569,7 @@ def test_a_flush_that_can_start_no_thread_ends_in_time(
 
     monkeypatch.setattr("threading.Thread.start", refuse)
     begun = now()
-    lifetime._flush_at_exit()
+    lifetime._end_at_exit()
     assert now() - begun < 30
     assert producer.reported or producer.stats()["failed_records"] == 1
     monkeypatch.undo()
