@@ -212,6 +212,10 @@ class Broker(BrokerCalls):
                 return max(self._retry.not_before, self._handler.monotonic() + GIVEN_UP_S)
         return self._retry.not_before
 
+    def hurry(self, by: float) -> bool:
+        """Have it connected again by this time at the latest, if it rests for longer. Returns whether it did. One that has refused this client rests on."""
+        return not isinstance(self._last_error, AuthenticationError) and self._retry.hurry(by)
+
     @property
     def is_failing(self) -> bool:
         """Did the last try to reach it fail, and is no connection open?"""

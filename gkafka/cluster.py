@@ -331,6 +331,11 @@ class Cluster(OfOneProcess):
         pool = pool or [b for b in self._candidates() if b.ready_at <= now]
         return min(pool, key=lambda b: (b.is_failing, *b.load, self._chance.random()), default=None)
 
+    def hurry(self, by: float) -> bool:
+        """Have brokers that could not be reached tried again by this time at the latest. Returns whether any would have rested for longer."""
+        hurried = [broker.hurry(by) for broker in self._candidates()]
+        return any(hurried)
+
     def _next_candidate(self, now: float) -> float:
         return min((b.ready_at for b in self._candidates()), default=now + TICK_S)
 

@@ -272,6 +272,7 @@ def _flush(producer: NativeProducer, deadline: float) -> None:
         with contextlib.suppress(KafkaTimeoutError, DeliveryError):  # what was not delivered is logged, one by one or below
             producer.flush(left)
         return
+    handler.call_soon_threadsafe(producer.hurry, deadline)
     waiting = {batch.parent or batch for batch in producer.unsettled()}
     while not all(batch.done for batch in waiting) and handler.monotonic() < deadline:  # its hub runs in a thread of its own
         handler.check_fork()  # that has not ended meanwhile

@@ -558,6 +558,10 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             self._driver.accumulator.hurry_all()
         self._driver.kick()
 
+    def hurry(self, deadline: float) -> None:
+        """Have a broker that cannot be reached tried several times before the deadline, however long it would rest."""
+        self._driver.hurry(deadline)
+
     def wait_for_outcome(self, seconds: float, settled: int) -> None:
         """Wait until more than `settled` records have an outcome, at most so long."""
         self._driver.outcome.clear()
@@ -654,6 +658,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
                 with self._driver.lock:
                     left_over = sum(b.count for b in self._driver.sender.owed())
                 raise KafkaTimeoutError(f"flush: {left_over} record(s) not delivered within {timeout:g} s; they are still being delivered")
+            self._driver.hurry(deadline)
             self._driver.wait_for(batch, deadline)
             self.check_process()
 

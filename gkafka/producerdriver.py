@@ -67,6 +67,8 @@ ANSWERING_S = 0.25
 """So long after an answer, and after the oldest record was produced, brokers count as keeping up."""
 REST_S, PACE_S = 0.01, 0.001
 """Longest rest of who gets ahead of them, and when it looks again."""
+TRIES, SHORTEST_REST_S = 4, 0.1
+"""Whoever flushes has a broker that cannot be reached tried again within this part of the time that is left, but not sooner than that."""
 BATCHES_AT_ONCE = 64
 """With greenlets, batches of one request: between two requests, and two answers, others run."""
 OFFLOAD_BYTES = {1: 16 << 10, 2: 256 << 10, 3: 256 << 10, 4: 128 << 10}
@@ -741,6 +743,12 @@ class ProducerDriver:
             _wake(whole)
         if outcome.error is None and not callbacks:
             self._appender.release(batch)
+
+    def hurry(self, deadline: float) -> None:
+        """Somebody waits until then: a broker that cannot be reached is tried several times before, however long it would have rested."""
+        now = self._handler.monotonic()
+        if self._cluster.hurry(now + max(SHORTEST_REST_S, (deadline - now) / TRIES)):
+            self.kick()
 
     # -- who flushes -------------------------------------------------------------------------------------------------------------
     def flush_begins(self, who: object) -> None:

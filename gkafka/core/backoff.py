@@ -35,6 +35,12 @@ class Retry:
         self.failures += 1
         self.not_before = now + backoff.pause_s(self.failures, chance)
 
+    def hurry(self, by: float) -> bool:
+        """Let the pause end at this time at the latest. Returns whether it would have lasted longer."""
+        is_late = self.not_before > by
+        self.not_before = min(self.not_before, by)
+        return is_late
+
     def succeeded(self) -> None:
         self.failures = 0
         self.not_before = 0.0

@@ -171,6 +171,42 @@ def test_brokers_that_are_gone_do_not_hold_the_end_up(cluster: MockCluster, hand
     assert "t: 1" in said
 
 
+@pytest.mark.parametrize(
+    ("handler", "patched", "elsewhere"),
+    [("threading", False, False), ("gevent", False, False), ("gevent", True, False), ("gevent", False, True)],
+)
+def test_a_broker_that_is_back_is_tried_before_the_time_is_over(cluster: MockCluster, handler: str, patched: bool, elsewhere: bool) -> None:
+    """It rested for longer than exit_timeout_ms after the last try that failed, and records were lost beside a healthy broker."""
+    program = """
+    import threading
+    from gkafka.testing import MockCluster
+    back = MockCluster(topics={"t": 1})
+    keep, ready = [], threading.Event()
+
+    def work():
+        client = KafkaClient(back.bootstrap, handler=HANDLER, reconnect_backoff_ms=3_600_000, reconnect_backoff_max_ms=3_600_000)
+        producer = client.get_producer(linger_ms=0, exit_timeout_ms=60_000)
+        producer.produce("t", b"first").result(60)
+        back.stop_broker(1)
+        producer.produce("t", b"v")
+        while not client.stats()["brokers"][0]["failures"]:
+            client.handler.sleep(0.01)
+        back.start_broker(1)
+        keep.append(producer)
+        ready.set()
+        if ELSEWHERE:
+            client.handler.sleep(3600)
+
+    if ELSEWHERE:
+        threading.Thread(target=work, daemon=True).start()
+        ready.wait()
+    else:
+        work()
+    """
+    said, _ = run_to_its_end(cluster, program.replace("HANDLER", repr(handler)).replace("ELSEWHERE", repr(elsewhere)), handler, patched)
+    assert "undelivered" not in said
+
+
 @HANDLERS
 def test_a_program_that_ends_by_an_error_still_sends(cluster: MockCluster, handler: str, patched: bool) -> None:
     program = PRODUCE.replace("**OPTIONS", PATIENT) + "\nimport atexit\nprint(now(), flush=True)\nraise SystemExit(3)\n"

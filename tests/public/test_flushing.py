@@ -18,7 +18,7 @@ from gkafka.exceptions import (
     ProducerStoppedException,
     TopicAuthorizationFailed,
 )
-from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
+from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster, Sasl
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, short_of_time, stored, stored_values
 from tests.public.conftest import Connect
 
@@ -289,6 +289,49 @@ def test_a_timeout_of_waiting_says_nothing_of_a_record_that_is_still_being_deliv
     assert (type(error), error.persisted, error.record) == (KafkaTimeoutError, None, None)
     held.released = True
     assert delivery.result(LIMIT_S).offset == 0
+
+
+@pytest.mark.parametrize("ends", ["flush", "close"])
+def test_a_broker_that_is_back_is_tried_before_the_time_is_over_however_long_it_would_have_rested(
+    connect: Connect, cluster: MockCluster, run: Runner, ends: str
+) -> None:
+    client = connect(cluster, reconnect_backoff_ms=3_600_000, reconnect_backoff_max_ms=3_600_000)
+    producer = client.get_producer(linger_ms=0)
+    producer.produce("t", b"before").result(LIMIT_S)
+    (broker,) = cluster.brokers
+    cluster.stop_broker(broker)
+    producer.produce("t", b"meanwhile")
+    run.until(lambda: client.stats()["brokers"][0]["failures"])
+    cluster.start_broker(broker)
+    getattr(producer, ends)(LIMIT_S)
+    assert stored_values(cluster) == [b"before", b"meanwhile"]
+
+
+def test_a_broker_that_has_refused_the_client_is_not_tried_more_often_because_somebody_flushes(
+    connect: Connect, make_cluster: Any, run: Runner
+) -> None:
+    """Others' accounts are locked after some tries."""
+    cluster = make_cluster(topics={"t": 1}, sasl=Sasl({"alice": "geheim"}))
+    who: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "allow_plaintext_credentials": True, "sasl_mechanism": "PLAIN"}
+    rests: dict[str, Any] = dict.fromkeys(("reconnect_backoff_ms", "reconnect_backoff_max_ms"), 3_600_000)
+    client = connect(cluster, **who, **rests, sasl_username="alice", sasl_password="geheim", sasl_retry_timeout_ms=0)
+    producer = client.get_producer(linger_ms=0)
+    producer.produce("t", b"before").result(LIMIT_S)
+    cluster.on("SaslAuthenticate", Error(58), times=None)
+    cluster.close_connections()
+    (broker,) = client.brokers.values()
+
+    def refused() -> Any:
+        producer.produce("t", b"meanwhile")
+        error_of(producer.flush, 1.0)  # until it has refused the client it was only away, and is tried
+        return broker.refusal
+
+    run.until(refused)
+    run.until(lambda: not client.stats()["brokers"][0]["connections"])
+    since = cluster.count("SaslAuthenticate")
+    producer.produce("t", b"meanwhile")
+    error_of(producer.close, 1.0)
+    assert cluster.count("SaslAuthenticate") == since
 
 
 def test_many_flushes_at_once_all_return(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
