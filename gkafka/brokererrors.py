@@ -224,8 +224,13 @@ class KafkaException(Exception):
     @property
     def record(self) -> Any:
         """Of a delivery's error: the record as it was produced, as long as its delivery is kept. None of any other error, and of a copy."""
-        batch = self._record[0]() if self._record is not None else None
-        return None if batch is None or self._record is None else batch.record(self._record[1])
+        batch, index = self.place
+        return None if batch is None else batch.record(index)
+
+    @property
+    def place(self) -> tuple[Any, int]:
+        """Of a delivery's error: the record's batch, None if that is gone, and the record's number in it."""
+        return (None, 0) if self._record is None else (self._record[0](), self._record[1])
 
     def tell_of_record(self, batch: Callable[[], Any], index: int, persisted: str | None) -> None:
         """Be the error of record number index of a batch. batch: a weak reference: who keeps an error must not keep the batch's memory."""

@@ -32,7 +32,7 @@ class Failures:
 
     A failed batch holds its part of the buffer until its callbacks were called (`called`): for who sends, what is in the buffer is still to be
     sent. Then its records are copied out of it, and wait to be told of (`take`). All producers of a client keep KEPT_BYTES there; beyond that the
-    oldest are dropped, which were logged.
+    oldest are dropped, which were logged. What somebody has heard of one by one, as by its delivery report, is not told once more.
     """
 
     def __init__(self, lock: Any, telling: Any, appender: Appender, memory: ProducerMemory) -> None:
@@ -84,9 +84,23 @@ class Failures:
         why = self._failed.pop(batch, None)
         if why is None or batch.extra.told:
             return  # whoever was told has it now
-        self._dropped += batch.count
+        self._dropped += _unheard(batch)
         self._first_dropped = self._first_dropped or why
         self._appender.release(batch)
+
+    def heard(self, error: BaseException) -> None:
+        """Somebody has this error of one record: take() tells of that record no more. error: as its delivery gives it."""
+        batch, index = error.place if isinstance(error, KafkaException) else (None, 0)
+        if batch is None:
+            return
+        with self._lock:
+            if batch.extra.heard is None:
+                batch.extra.heard = set()
+            if index in batch.extra.heard or batch.extra.told:
+                return
+            batch.extra.heard.add(index)
+            if batch not in self._failed:
+                self._dropped -= 1
 
     # -- telling ---------------------------------------------------------------------------------------------------------------
     def take(self) -> DeliveryError | None:
@@ -107,11 +121,15 @@ class Failures:
                 return None  # another caller was told
             return self._all_told()
 
-    def _all_told(self) -> DeliveryError:
+    def _all_told(self) -> DeliveryError | None:
         told, dropped, first_dropped = self._told, self._dropped, self._first_dropped
-        count = sum(batch.count for batch in told) + dropped
+        unheard = {batch: why for batch, (why, _) in told.items() if _unheard(batch)}
+        count = sum(map(_unheard, unheard)) + dropped
+        if not count:
+            self._told, self._first_dropped = {}, None
+            return None
         more = f" ({dropped} of them only logged: more failed than there is room for)" if dropped else ""
-        first = first_dropped or next(why for why, _ in told.values())
+        first = first_dropped if dropped and first_dropped is not None else next(iter(unheard.values()))
         error = DeliveryError(
             f"{count} record(s) were not delivered{more}; the first: {first}", partial(_undelivered, told), unlisted=dropped
         )
@@ -125,4 +143,14 @@ class Failures:
 
 
 def _undelivered(told: Mapping[Batch, tuple[KafkaException, str]]) -> list[Undelivered]:
-    return [Undelivered(batch.record(i), why, persisted) for batch, (why, persisted) in told.items() for i in range(batch.count)]
+    return [
+        Undelivered(batch.record(i), why, persisted)
+        for batch, (why, persisted) in told.items()
+        for i in range(batch.count)
+        if i not in (batch.extra.heard or ())
+    ]
+
+
+def _unheard(batch: Batch) -> int:
+    """How many of its records are nobody's to know of."""
+    return batch.count - len(batch.extra.heard or ())

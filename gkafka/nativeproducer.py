@@ -662,6 +662,18 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             self._driver.wait_for(batch, deadline)
             self.check_process()
 
+    def wait_settled(self) -> None:
+        """For skins: flush() that tells of no failure; close() does."""
+        self.check_process()
+        limit = self.config.delivery_timeout_ms / 1000 + TICK_S
+        deadline = self._handler.monotonic() + limit
+        self._wait_settled(limit)
+        self._driver.callbacks.wait(deadline)
+
+    def heard(self, error: BaseException) -> None:
+        """For skins: somebody was given this error of one record's delivery, so that neither flush() nor close() tells of it."""
+        self._driver.failures.heard(error)
+
     def _raise_failures(self) -> None:
         error = self._driver.failures.take()
         if error is not None:

@@ -5,8 +5,7 @@ Documented: pykafka-2.0.4 Producer; keywords that are newer are those of pykafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,7 +16,6 @@ from gkafka.config import ProducerConfig, build
 from gkafka.deliveryreports import Reports
 from gkafka.exceptions import (
     ConfigurationError,
-    DeliveryError,
     KafkaException,
     KafkaTimeoutError,
     MessageSizeTooLarge,
@@ -27,7 +25,6 @@ from gkafka.exceptions import (
     RecordTooLarge,
     SerializationError,
 )
-from gkafka.failures import Undelivered
 from gkafka.intake import Intake
 from gkafka.nativeproducer import NativeProducer
 from gkafka.oneprocess import OfOneProcess
@@ -148,7 +145,6 @@ class Producer(OfOneProcess):
         self._pending_timeout_ms = check_count("pending_timeout_ms", pending_timeout_ms, low=-1)
         self._block, self._synchronous, self._serializer = block_on_queue_full, sync, serializer
         self._reports: Any = self._handler.local() if delivery_reports and not sync else None
-        self._late: list[Delivery] = []  # with sync=True: those whose produce() did not wait for their outcome
         self._engine: NativeProducer | None = None
         self._lane: Lane | None = None
         self._append: Callable[[Any, Any, Any], Any] = self.produce_slow
@@ -195,29 +191,13 @@ class Producer(OfOneProcess):
     def stop(self) -> None:
         """Send what is pending, then stop. Idempotent.
 
-        Raises DeliveryError listing the messages that could not be delivered; not with sync=True, where each produce() has raised its own,
-        nor with delivery_reports=True, where each has its report: those that were not taken yet can be taken afterwards.
+        Raises DeliveryError listing the messages that could not be delivered, but for those of which somebody was told already: by the error of its
+        own produce() with sync=True, by its report that was taken with delivery_reports=True. Reports can be taken afterwards, too.
         """
         if self._engine is None or self._lane is None:
             return
         self._running = self._lane.open = False
-        with self._each_told_once():  # after a stop() that was cut short, this goes on with what is left
-            self._engine.close(self._pending_timeout())
-
-    @contextmanager
-    def _each_told_once(self) -> Iterator[None]:
-        """What was not delivered is told once: by its own produce() with sync=True, if that saw the outcome, by its report with delivery_reports=True."""
-        with suppress(DeliveryError) if self._synchronous or self._reports is not None else nullcontext():
-            yield
-        if not self._late:
-            return
-        errors = [(late, error) for late in self._late if late.done() and (error := late.exception(0)) is not None]
-        self._late = [late for late in self._late if not late.done()]
-        if errors:
-            undelivered = [Undelivered(late.record, error, getattr(error, "persisted", None) or "maybe") for late, error in errors]
-            first = errors[0][1]
-            told = DeliveryError(f"{len(errors)} record(s) were not delivered after all; the first: {first}", undelivered)
-            raise told from first
+        self._engine.close(self._pending_timeout())  # after a stop() that was cut short, this goes on with what is left
 
     def _pending_timeout(self) -> float | None:
         """Seconds; None: until every message has an outcome, which each has after a while."""
@@ -352,16 +332,21 @@ class Producer(OfOneProcess):
     def _wait_for(self, delivery: Delivery) -> None:
         try:
             delivery.result(self._pending_timeout())
-        except KafkaTimeoutError as exc:
-            if delivery.done():
-                raise
-            self._late = [*(late for late in self._late if not late.done() or late.exception(0) is not None), delivery]
-            raise ProduceFailureError(
-                f"{delivery.topic}-{delivery.partition}: no outcome within pending_timeout_ms={self._pending_timeout_ms}; "
-                "the message is still being delivered",
-                topic=delivery.topic,
-                partition=delivery.partition,
-            ) from exc
+        except KafkaException as exc:
+            if isinstance(exc, KafkaTimeoutError) and not delivery.done():
+                raise ProduceFailureError(
+                    f"{delivery.topic}-{delivery.partition}: no outcome within pending_timeout_ms={self._pending_timeout_ms}; "
+                    "the message is still being delivered",
+                    topic=delivery.topic,
+                    partition=delivery.partition,
+                ) from exc
+            self._was_told(exc)
+            raise
+
+    def _was_told(self, error: BaseException | None) -> None:
+        """The application has the error of one message: stop() does not tell of it once more."""
+        if error is not None and self._engine is not None:
+            self._engine.heard(error)
 
     # -- how many wait -------------------------------------------------------------------------------------------------------
     @property
@@ -413,18 +398,27 @@ class Producer(OfOneProcess):
     def get_delivery_report(self, block: bool = True, timeout: float | None = None) -> tuple[Any, KafkaException | None]:
         """(message, error or None) of a message that this thread or greenlet produced and whose outcome is known.
 
-        Its offset is -1 if there is an error or the broker did not say. Reports that nobody takes are kept. timeout: seconds, None is for
+        Its offset is -1 if there is an error or the broker did not say. Reports are kept until they are taken, or their thread or greenlet ends; of messages
+        that failed and whose reports nobody took stop() tells. timeout: seconds, None is for
         ever. Raises the handler's QueueEmptyError (queue.Empty); ConfigurationError without delivery_reports=True or with sync=True.
         """
         mine: Reports | None = getattr(self._reports, "mine", None)
         if mine is not None and timeout is None and (report := mine.next_known()) is not None:
+            if report[1] is not None:
+                self._was_told(report[1])
             return report
         wait = INF if timeout is None else check_time_left("timeout", timeout)
         if self._running:
             self._parts()
         if self._reports is None:
             raise ConfigurationError("get_delivery_report needs delivery_reports=True, and not sync=True")
-        return self._my_reports().take(block, None if wait == INF else wait)
+        if mine is None and block and wait == INF:
+            raise self._handler.QueueEmptyError(
+                "this thread or greenlet has produced nothing: reports are given to the one that called produce(); give timeout= to wait all the same"
+            )
+        report = self._my_reports().take(block, None if wait == INF else wait)
+        self._was_told(report[1])
+        return report
 
     # -- documented with an underscore -----------------------------------------------------------------------------------------
     def _produce(self, message_partition_tup: tuple[tuple[bytes | None, bytes | None], int]) -> None:
@@ -460,7 +454,10 @@ class Producer(OfOneProcess):
             self._engine.raise_fatal()
 
     def _wait_all(self) -> None:
-        """Wait until every message has an outcome. Raises DeliveryError for those that failed, as stop() does, KafkaTimeoutError."""
+        """Wait until every message has an outcome. Raises DeliveryError for those that failed, as stop() does, but for those whose report may still be
+        taken; KafkaTimeoutError."""
         engine, _ = self._parts()
-        with self._each_told_once():
+        if self._reports is None:
             engine.flush()
+        else:
+            engine.wait_settled()

@@ -31,10 +31,24 @@ class Flight:
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
     was before the present try. unsent: tries that found no connection, or no leader. refused: why the last try failed. told: whoever asked what
     failed was told of it. counted: where a broker names records of one batch, the number of them that the log line of this part's failure counts: the
-    first part's counts all, the others' none; None: the part's own number.
+    first part's counts all, the others' none; None: the part's own number. heard: of a failed one, the numbers of the records whose errors were taken one
+    by one.
     """
 
-    __slots__ = ("before", "counted", "is_part", "order", "persisted", "producer", "queue", "refused", "sequence", "told", "unsent")
+    __slots__ = (
+        "before",
+        "counted",
+        "heard",
+        "is_part",
+        "order",
+        "persisted",
+        "producer",
+        "queue",
+        "refused",
+        "sequence",
+        "told",
+        "unsent",
+    )
 
     def __init__(self, queue: PartitionQueue, order: tuple[int, int]) -> None:
         self.queue = queue
@@ -46,6 +60,7 @@ class Flight:
         self.persisted = self.before = "no"
         self.refused: KafkaException | None = None
         self.counted: int | None = None
+        self.heard: set[int] | None = None
 
     def of_part(self, first: int, first_of_all: int) -> Flight:
         """The notes on a part of this batch. first: the number of its first record; first_of_all: that of this batch's."""

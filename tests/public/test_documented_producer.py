@@ -196,21 +196,61 @@ def test_a_report_of_what_was_settled_before_it_was_asked_for_holds_the_message(
 
 
 @pytest.mark.parametrize("end", ["stop", "_wait_all"])
-@pytest.mark.parametrize("taken", [True, False])
-def test_what_a_report_tells_is_not_raised_once_more_at_the_end(client: KafkaClient, cluster: MockCluster, end: str, taken: bool) -> None:
+def test_what_a_report_tells_is_not_raised_once_more_at_the_end(client: KafkaClient, cluster: MockCluster, end: str) -> None:
     """Behaviour 144 has an error raised in the caller, 147 has stop() only mark the producer as stopped, and pykafka 2.8 gives "an Exception
-    in case of failed delivery" in the report of its message: that is where it is told. Without reports (and without sync) the end is the
-    only place, and raises.
+    in case of failed delivery" in the report of its message: that is where it is told. What nobody has heard of the end alone can tell.
     """
     producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0)
     cluster.on("Produce", Error(29))
     producer.produce(b"v")
-    report = producer.get_delivery_report(timeout=LIMIT_S) if taken else None
+    message, error = producer.get_delivery_report(timeout=LIMIT_S)
     getattr(producer, end)()
-    message, error = report or producer.get_delivery_report(timeout=LIMIT_S)
     assert (message.value, type(error).__name__) == (b"v", "TopicAuthorizationFailed")
     with pytest.raises(client.handler.QueueEmptyError):
         producer.get_delivery_report(block=False)
+    producer.stop()
+
+
+def test_the_end_raises_what_no_report_was_taken_of_and_the_reports_are_there_all_the_same(
+    client: KafkaClient, cluster: MockCluster
+) -> None:
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=60_000)
+    cluster.on("Produce", Error(29))
+    for value in (b"1", b"2", b"3"):
+        producer.produce(value)
+    producer._wait_all()
+    assert producer.get_delivery_report(timeout=LIMIT_S)[0].value == b"1"
+    error = error_of(producer.stop)
+    assert isinstance(error, DeliveryError)
+    assert [r.record.value for r in error.records] == [b"2", b"3"]
+    assert str(error).startswith("2 record(s) were not delivered; the first: ")
+    assert [producer.get_delivery_report(block=False)[0].value for _ in range(2)] == [b"2", b"3"]
+    producer.stop()
+
+
+def test_what_a_worker_has_not_asked_for_when_it_ended_is_raised_at_the_end(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """Its reports went with it: the greenlet of a web request, say. stop() returned as if all was well."""
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0, max_retries=1)
+    producer.produce(b"delivered")
+    assert producer.get_delivery_report(timeout=LIMIT_S)[1] is None
+    cluster.on("Produce", Error(29), times=None)
+    for number in range(5):
+        run.aside(producer.produce, b"%d" % number).result()
+    error = error_of(producer.stop)
+    assert isinstance(error, DeliveryError)
+    assert sorted(r.record.value for r in error.records) == [b"%d" % number for number in range(5)]
+
+
+def test_who_has_produced_nothing_waits_for_no_report_for_ever(client: KafkaClient, run: Runner) -> None:
+    producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0)
+    producer.produce(b"v")
+
+    def ask() -> None:
+        with pytest.raises(client.handler.QueueEmptyError, match="has produced nothing: reports are given to the one that called produce"):
+            producer.get_delivery_report()
+
+    run.aside(ask).result()
+    assert producer.get_delivery_report()[0].value == b"v"
     producer.stop()
 
 
@@ -218,7 +258,7 @@ def test_what_stop_gives_up_has_its_report(client: KafkaClient, cluster: MockClu
     cluster.on("Produce", Drop(before=True), times=None)
     producer = client.topics["t"].get_producer(delivery_reports=True, linger_ms=0, pending_timeout_ms=50)
     producer.produce(b"v")
-    producer.stop()
+    assert isinstance(error_of(producer.stop), DeliveryError)
     message, error = producer.get_delivery_report(timeout=LIMIT_S)
     assert (message.value, type(error).__name__) == (b"v", "KafkaTimeoutError")
 
