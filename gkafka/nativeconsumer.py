@@ -932,6 +932,8 @@ class NativeConsumer(OfOneProcess):
                     under_way = {tp for asked in list(self._asked.values()) for tp in asked}
                     stands = self._unless_committed(here.copy()) if at_most is None else self._finished(here.copy(), at_most)
                     given.update((tp, offset) for tp, offset in stands.items() if tp not in under_way)
+                    if at_most is not None:
+                        given = self.news(given)
                 else:
                     given.update(self._before_work(here.copy()) if offsets is None else {})
                     self._asked[id(given)] = given
@@ -942,6 +944,17 @@ class NativeConsumer(OfOneProcess):
         finally:
             self._committed.update((tp, (*stood[tp], given[tp])) for tp in outcome.taken if tp in stood)
             self._asked.pop(id(given), None)
+
+    def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group has these, from which partitions have started."""
+        queues = self._driver.queues
+        self._committed.update((tp, (queues[tp].position, queues[tp].position.term, o)) for tp, o in offsets.items() if tp in queues)
+
+    def news(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Without those that the group has, as this consumer knows: there is nothing to commit of them."""
+        queues, known = self._driver.queues, self._committed
+        places = {tp: (queues[tp].position, queues[tp].position.term, o) for tp, o in offsets.items() if tp in queues}
+        return {tp: offset for tp, offset in offsets.items() if tp not in places or known.get(tp) != places[tp]}
 
     def await_commits(self, timeout_s: float) -> None:
         """Until those that are sent are answered."""

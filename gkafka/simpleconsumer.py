@@ -281,6 +281,7 @@ class SimpleConsumer(OfOneProcess):
         try:
             starts, epochs = self._starts(engine, partitions)
             engine.assign(starts, {self._tp(p): partitions[p] for p in partitions}, epochs=epochs)
+            engine.note_committed({tp: starts[tp] for tp in epochs})
             self._engine, self._running = engine, True
             engine.start_offsets_known(self._deadline())
             if self._reset_on_start and self._group:
@@ -338,7 +339,8 @@ class SimpleConsumer(OfOneProcess):
         self._stood_at = {p: offset for p, offset in _by_id(stands).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
             with self._logging_failures():
-                self._commit(engine, {tp: o for tp, o in stands.items() if share is None or tp.partition in share}, timeout_s=timeout)
+                mine = {tp: o for tp, o in stands.items() if share is None or tp.partition in share}
+                self._commit(engine, engine.news(mine), timeout_s=timeout)  # if there are none it asks no broker, which may be away
         if share is not None:
             if finished:
                 self.commit_finished(share, timeout)

@@ -212,6 +212,46 @@ def test_the_end_of_the_client_commits_what_was_consumed(cluster: MockCluster, c
     consumer.stop()
 
 
+@pytest.mark.parametrize("kind", ["simple", "managed"])
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_stop_that_has_nothing_to_commit_waits_for_no_broker_that_is_away(
+    cluster: MockCluster, connect: Any, kind: str, reads: bool
+) -> None:
+    """It committed once more what the group had, and tried that for api_timeout_ms: 60 s and more in each worker that was ended in an outage."""
+    fill(connect(cluster), numbers(5))
+    consumer = consumer_of(connect(cluster), kind)
+    read(consumer, 5)
+    if reads:
+        consumer.commit_offsets()
+    else:
+        consumer.stop()
+        consumer = consumer_of(connect(cluster), kind)
+        assert consumer.consume_batch(timeout_ms=100) == []
+    assert committed(cluster) == 5
+    for broker in cluster.brokers:
+        cluster.stop_broker(broker)
+    with Clock() as clock:
+        consumer.stop()
+    assert clock.seconds < 30
+
+
+def test_a_stop_commits_nothing_that_the_group_has_and_all_else(cluster: MockCluster, connect: Any) -> None:
+    client = connect(cluster)
+    fill(client, numbers(5))
+    consumer = consumer_of(client, "simple")
+    read(consumer, 3)
+    consumer.commit_offsets()
+    before = cluster.count("OffsetCommit")
+    consumer.stop()
+    assert cluster.count("OffsetCommit") == before
+    consumer.start()
+    read(consumer, 1)
+    consumer.reset_offsets([(0, 1)])
+    read(consumer, 2)  # as far as the group once was, before it was put back
+    consumer.stop()
+    assert committed(cluster) == 3
+
+
 def test_a_timeout_of_stop_that_is_none_is_refused(client: KafkaClient) -> None:
     consumer = client.get_consumer("t")
     with pytest.raises(ConfigurationError, match="timeout=-1"):
