@@ -255,6 +255,12 @@ class ManagedBalancedConsumer(Balancing):
         self._error = error
         self._changed.set()
 
+    def _stop_inside(self) -> dict[int, int]:
+        self._waiting_since = (
+            self._handler.monotonic()
+        )  # first: from here on whoever consumes finds that there is nothing, and counts since when
+        return super()._stop_inside()
+
     def _make_consumer(self, partitions: Iterable[int] | None) -> SimpleConsumer:
         self._keywords.update(generation_id=self._generation, consumer_id=self._member_id)
         return super()._make_consumer(partitions)

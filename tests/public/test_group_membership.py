@@ -14,6 +14,7 @@ from gkafka.cluster import Cluster
 from gkafka.common import TopicPartition
 from gkafka.core.group import Group
 from gkafka.exceptions import ConsumerStoppedException, KafkaTimeoutError, ProtocolError
+from gkafka.simpleconsumer import SimpleConsumer
 from gkafka.testing import Delay, MockCluster, Reply
 from gkafka.wire.consumerprotocol import MemberPartitions, read_assignment
 from gkafka.wire.groups import (
@@ -303,6 +304,33 @@ def test_a_member_that_others_keep_waiting_has_not_failed(client: KafkaClient, c
     cluster.on("JoinGroup", Delay(3), times=1)
     member = join(client, rebalance_max_retries=0)
     assert [message.value for message in read(member, 2)] == [b"0", b"1"]
+    member.stop()
+
+
+def test_how_long_a_member_is_without_partitions_counts_from_when_they_were_taken(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted from when the member had joined, until what it had consumed was committed: a for loop ended by an error half a second after a rebalance
+    had begun."""
+    codes = keep_group(cluster)
+    member = join(client, rebalance_max_retries=0)
+    run.until(lambda: sorted(member.partitions) == [0, 1])
+    member._waiting_since = float("-inf")  # it has been there for long
+    stop, reached, go_on = SimpleConsumer._stop, [], client.handler.Event()
+
+    def stop_slowly(*given: Any, **named: Any) -> Any:
+        reached.append(None)
+        go_on.wait(LIMIT_S)
+        return stop(*given, **named)
+
+    monkeypatch.setattr(SimpleConsumer, "_stop", stop_slowly)
+    codes.append(REBALANCING)
+    try:
+        run.until(lambda: reached)
+        member._look_at = 0.0
+        assert member.consume(block=False) is None
+    finally:
+        go_on.set()
     member.stop()
 
 
