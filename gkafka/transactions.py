@@ -180,6 +180,7 @@ class Transactions:
                 raise KafkaTimeoutError(
                     f"{call}: no outcome within {timeout:g} s ({self.machine.state.value}); it goes on, make the same call again to learn it{why}"
                 ) from obstacle
+            self._driver().hurry(deadline)
             news.wait(min(left, TICK_S))
             self._handler.check_fork()
         if job.error is not None:

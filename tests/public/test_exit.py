@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.public.forking import script
 from tests.public.programs import play
 
 NOT_LEADER = 6
+STARTS_THREADS = pytest.mark.skipif(sys.version_info >= (3, 12), reason="no thread can be started at the interpreter's end")
 HANDLERS = pytest.mark.parametrize(("handler", "patched"), [("threading", False), ("gevent", False), ("gevent", True)])
 
 
@@ -173,7 +175,12 @@ def test_brokers_that_are_gone_do_not_hold_the_end_up(cluster: MockCluster, hand
 
 @pytest.mark.parametrize(
     ("handler", "patched", "elsewhere"),
-    [("threading", False, False), ("gevent", False, False), ("gevent", True, False), ("gevent", False, True)],
+    [
+        pytest.param("threading", False, False, marks=STARTS_THREADS),
+        ("gevent", False, False),
+        ("gevent", True, False),
+        ("gevent", False, True),
+    ],
 )
 def test_a_broker_that_is_back_is_tried_before_the_time_is_over(cluster: MockCluster, handler: str, patched: bool, elsewhere: bool) -> None:
     """It rested for longer than exit_timeout_ms after the last try that failed, and records were lost beside a healthy broker."""

@@ -291,12 +291,15 @@ def test_a_timeout_of_waiting_says_nothing_of_a_record_that_is_still_being_deliv
     assert delivery.result(LIMIT_S).offset == 0
 
 
-@pytest.mark.parametrize("ends", ["flush", "close"])
+@pytest.mark.parametrize("ends", ["flush", "close", "commit_transaction"])
 def test_a_broker_that_is_back_is_tried_before_the_time_is_over_however_long_it_would_have_rested(
     connect: Connect, cluster: MockCluster, run: Runner, ends: str
 ) -> None:
     client = connect(cluster, reconnect_backoff_ms=3_600_000, reconnect_backoff_max_ms=3_600_000)
-    producer = client.get_producer(linger_ms=0)
+    producer = client.get_producer(linger_ms=0, transactional_id="x" if ends == "commit_transaction" else None)
+    if ends == "commit_transaction":
+        producer.init_transactions()
+        producer.begin_transaction()
     producer.produce("t", b"before").result(LIMIT_S)
     (broker,) = cluster.brokers
     cluster.stop_broker(broker)
