@@ -28,7 +28,7 @@ from gkafka.common import OffsetType
 from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.exceptions import ConfigurationError, KafkaException, PartitionOwnedError, ZooKeeperError
 from gkafka.hosts import parse_zookeeper
-from gkafka.lifetime import ends
+from gkafka.lifetime import ends, watch_member
 from gkafka.logs import get_logger
 from gkafka.membershipprotocol import RangeProtocol, flaw_of, leader_id, share_of
 from gkafka.partition import Partition
@@ -37,6 +37,7 @@ from gkafka.zookeeper import Registry, check_client, check_path, close_client, o
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.handlers import Handler
     from gkafka.topic import Topic
 
 __all__ = ["BalancedConsumer"]
@@ -157,6 +158,8 @@ class BalancedConsumer(Balancing):
         self._flaw = ""  # of how the membership protocol divides, as it was told last
         self._worker: Any = None
         self._starting: Any = None  # who is in start()
+        self._abandoned = False
+        watch_member(self)
         cluster.adopt(self)  # whole: the client ends it
         if auto_start:
             self.start()
@@ -230,12 +233,35 @@ class BalancedConsumer(Balancing):
             return  # it is this worker, or it still waits for an answer: it leaves when that ends
         self._leave()
 
+    @property
+    def handler(self) -> Handler:
+        """What runs its workers."""
+        return self._handler
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        return self._group
+
+    @property
+    def ended(self) -> bool:
+        """Has its worker ended, which leaves the group?"""
+        return self._worker is None or not self._worker.is_alive()
+
+    def abandon(self) -> None:
+        """For the interpreter's end: only flags. The worker leaves the group, without a commit, and ends."""
+        self._abandoned = True
+        self._wake.set()
+
     def _leave(self) -> None:
         registry, self._registry = self._registry, None
         if registry is None:
             return
         try:
-            self._stop_inside()  # first: nobody gets a partition that is still consumed here
+            if self._abandoned:
+                self._lease_until = 0.0
+            else:
+                self._stop_inside()  # first: nobody gets a partition that is still consumed here
             self._left_at = {}
             with contextlib.suppress(ZooKeeperError):  # then the end of the session does it
                 registry.release(self._claimed)
@@ -499,7 +525,7 @@ def _tell_state(me: weakref.ref[BalancedConsumer], state: str) -> None:
 
 
 def _keep(me: weakref.ref[BalancedConsumer], wake: Any, close: Callable[[], None]) -> None:
-    while (consumer := me()) is not None and consumer._running:
+    while (consumer := me()) is not None and consumer._running and not consumer._abandoned:
         consumer._handler.check_fork()
         wake.clear()
         try:

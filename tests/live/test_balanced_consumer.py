@@ -35,6 +35,7 @@ from tests.live.peer import Peer
 from tests.live.pool import POOL
 from tests.live.sharing import add_partitions, fill, read, shares, until
 from tests.public.aids import Runner
+from tests.public.programs import Ended, play
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
@@ -99,6 +100,45 @@ def test_behaviour_33_57_members_divide_a_topic_and_take_over_from_who_leaves(
     until(divided(first, partitions=4))
     last = fill(peer, topic, 4, first=20)
     assert sorted(read(40, first)) == last
+
+
+ENDS = """
+from gkafka import KafkaClient
+client = KafkaClient(HOSTS, handler=HANDLER)
+OWN
+consumer = client.topics[TOPIC].get_balanced_consumer(GROUP, auto_commit_enable=True, OPTIONS)
+print(consumer.consume().offset)
+"""
+OWN = """
+from kazoo.client import KazooClient
+from kazoo.handlers.gevent import SequentialGeventHandler
+own = KazooClient(ZOOKEEPER, timeout=40, handler=SequentialGeventHandler() if HANDLER == "gevent" else None)
+own.start()
+"""
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_program_that_ends_leaves_its_group_at_once_and_what_it_had_in_its_hands_comes_to_the_next(
+    given: bool,
+    handler: str,
+    kafka: KafkaCluster,
+    join: Callable[..., BalancedConsumer],
+    zookeeper: KazooClient,
+    peer: Peer,
+    new_topic: Callable[..., str],
+    new_name: Callable[[str], str],
+) -> None:
+    """Without a stop(). Its session would last for 40 seconds more."""
+    topic, group = new_topic(2), new_name("group")
+    places = fill(peer, topic, 2)
+    options = "zookeeper=own" if given else "zookeeper_connect=ZOOKEEPER, zookeeper_connection_timeout_ms=40_000"
+    program = ENDS.replace("OWN", OWN if given else "").replace("OPTIONS", options)
+    for name, value in (("HOSTS", kafka.hosts), ("HANDLER", handler), ("TOPIC", topic), ("GROUP", group), ("ZOOKEEPER", kafka.zookeeper)):
+        program = program.replace(name, repr(value))
+    assert play(program, alone=True) == Ended(0, "0\n", "")
+    assert zookeeper.get_children(f"/consumers/{group}/ids") == []
+    assert zookeeper.get_children(f"/consumers/{group}/owners/{topic}") == []
+    assert sorted(read(20, join(topic, group))) == places
 
 
 def test_the_znodes_are_pykafkas(
