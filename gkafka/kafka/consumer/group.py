@@ -67,6 +67,17 @@ log = get_logger(__name__)
 TICK_MS = 1000.0
 _place = lru_cache(1024)(TopicPartition)
 """The same for each call: making one costs as much as handing out ten records."""
+_NUMBERS = (int, float)
+
+
+def _check_poll(timeout_ms: Any, max_records: Any) -> None:
+    """Of what poll() is given; it comes here with what it does not know by its type alone."""
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
+        raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: must be a number, 0 or more")
+    if isinstance(max_records, bool) or not isinstance(max_records, int):
+        raise WrongTypeError(f"max_records={max_records!r}: must be a whole number, 1 or more")
+    if max_records < 1:
+        raise IllegalArgumentError(f"max_records={max_records!r}: must be 1 or more")
 
 
 @telling
@@ -355,13 +366,9 @@ class KafkaConsumer(OfOneProcess):
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[Any]]:
         """Records by partition, as soon as there are some; {} if none came within timeout_ms. max_records: at most so many, None is
         max_poll_records. The call says that what the last one returned is finished."""
-        if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
-            raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: must be a number, 0 or more")
         wanted = self.config["max_poll_records"] if max_records is None else max_records
-        if isinstance(wanted, bool) or not isinstance(wanted, int):
-            raise WrongTypeError(f"max_records={wanted!r}: must be a whole number, 1 or more")
-        if wanted < 1:
-            raise IllegalArgumentError(f"max_records={wanted!r}: must be 1 or more")
+        if type(timeout_ms) not in _NUMBERS or not timeout_ms >= 0 or type(wanted) is not int or wanted < 1:
+            _check_poll(timeout_ms, wanted)
         if (consumer := self._consumer) is not None and not self._closed and (taken := consumer.few_ready(wanted)):
             return {_place(taken[0].topic, taken[0].partition): taken}  # all of one batch that is open
         self._check_open()
