@@ -77,7 +77,7 @@ if CREATE == "init":
 def close(**_: Any) -> None:
     """A process of the pool ends without the interpreter's own end: nobody else would close its client."""
     if client.cache_info().currsize and CREATE != "import":
-        client().close(5)
+        client().close(ACKNOWLEDGED_WITHIN_S)
 
 
 # -- as a program -------------------------------------------------------------------------------------------------------------------

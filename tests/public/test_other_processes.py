@@ -1,4 +1,4 @@
-"""Objects that another process is to have (docs/processes.md): what is told at once, and the programs that work."""
+"""Objects that another process is to have: what is told at once. (tests/examples/test_processes.py plays the programs of docs/processes.md.)"""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import copy
 import multiprocessing
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +14,7 @@ import pytest
 from gkafka import KafkaClient, kafka
 from gkafka.kafka import legacy
 from gkafka.testing import MockCluster
-from tests.effort import one_of
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TOLD = r"a {} cannot be pickled or copied, it belongs to the process that created it: create the client in the process that uses it"
 OUTCOME = r"a {} cannot be pickled or copied, it belongs to the process that created it: send what {} returns"
 
@@ -99,46 +94,3 @@ def test_a_process_that_is_given_a_producer_does_not_start(method: str, things: 
         context.Process(target=print, args=(producer,)).start()
     with pytest.raises(TypeError, match=TOLD.format("(producer|NativeProducer)")):
         context.Process(target=producer.produce, args=("t", b"x")).start()
-
-
-PROGRAM = (ROOT / "docs" / "processes.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
-REMAINDER = """
-    client = KafkaClient(HOSTS)
-    with ProcessPoolExecutor(1, multiprocessing.get_context(METHOD), initializer=begin) as pool:
-        for call in (pool.submit(id, client), pool.submit(give_back)):
-            try:
-                call.result(100)
-            except Exception as error:
-                print(type(error).__name__, error)
-    child = multiprocessing.get_context(METHOD).Process(target=leave)
-    child.start()
-    child.join(100)
-"""
-MORE = """
-def give_back():
-    return producer
-
-def leave():
-    begin()
-    producer.produce("orders", b"not waited for")
-"""
-
-
-@pytest.mark.parametrize("method", one_of("spawn", "forkserver", "fork"))
-def test_the_program_of_the_page_works_with_each_way_to_start_processes(method: str, tmp_path: Path) -> None:
-    """Its tasks are delivered by producers of the processes, results come back; what cannot, is told to who waits for the task."""
-    assert "if __name__" in PROGRAM
-    with MockCluster(topics={"orders": 1}) as cluster:
-        page = PROGRAM.replace('"127.0.0.1:9092"', repr(cluster.bootstrap)).replace('"spawn"', "METHOD")
-        program = tmp_path / "program.py"
-        main = page.index("if __name__")
-        program.write_text(f"METHOD = {method!r}\n{page[:main]}{MORE}\n{page[main:]}{REMAINDER}")
-        command = [sys.executable, str(program)]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
-        values = [record.value for record in cluster.log("orders", 0)]
-    assert ended.returncode == 0, ended.stderr
-    delivered, client, producer = ended.stdout.splitlines()
-    assert delivered == "100 records are delivered"
-    assert re.match("TypeError " + TOLD.format("KafkaClient"), client)
-    assert re.search(TOLD.format("NativeProducer"), producer)
-    assert sorted(values) == sorted([*(b"%d" % number for number in range(100)), b"not waited for"])

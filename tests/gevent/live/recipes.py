@@ -85,11 +85,15 @@ class Program:
         """The signal, and how many seconds it takes until the process is gone."""
         began = now()
         self.process.send_signal(sign)
-        try:
-            self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"it did not end within {timeout:g} s of signal {sign}:\n{self.said()}") from None
+        self.wait(timeout)
         return now() - began
+
+    def wait(self, timeout: float = LIMIT_S) -> int:
+        """Its status, once it has ended."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end within {timeout:g} s:\n{self.said()}") from None
 
 
 class Answer(NamedTuple):

@@ -34,6 +34,12 @@ def test_16_gunicorns_workers_deliver_and_send_what_is_pending_at_sigterm(
         check_delivery_and_end(web, Peer(kafka.hosts, kafka.release), topic)
 
 
+def test_16_a_client_that_each_worker_makes_at_import_works(kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path) -> None:
+    topic = new_topic(4)
+    with Web(GUNICORN[0], kafka.hosts, topic, tmp_path, "--create", "import") as web:
+        check_delivery_and_end(web, Peer(kafka.hosts, kafka.release), topic)
+
+
 @pytest.mark.parametrize("sign", one_of(signal.SIGINT, signal.SIGTERM))  # SIGTERM: above
 def test_16_what_was_taken_is_sent_while_requests_go_on(
     sign: int, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path

@@ -30,28 +30,44 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
+def fed(module: str, options: str, count: int, kafka: KafkaCluster, topic: str, folder: Path, **more: str) -> Program:
+    """A worker of a module that feeds itself so many tasks."""
+    command = [sys.executable, "-m", "celery", "-A", f"tests.gevent.live.{module}", "worker", "-l", "WARNING"]
+    given = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")]),
+        "CELERY_BROKER": "memory://",
+        "FEED_COUNT": str(count),
+        "KAFKA_HOSTS": kafka.hosts,
+        "KAFKA_TOPIC": topic,
+    }
+    return Program([*command, "--without-gossip", "--without-mingle", *options.split()], folder, **given, **more)
+
+
 @pytest.mark.parametrize("tasks", quick_and_thorough(1_500, 5_000))
 def test_18_tasks_of_five_hundred_greenlets_share_the_modules_producer(
     tasks: int, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = new_topic(1)
-    options = "worker -P gevent -c 500 -l WARNING --without-gossip --without-mingle"
-    celery = [sys.executable, "-m", "celery", "-A", "tests.gevent.live.celery_feeder", *options.split()]
-    given = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")]),
-        "CELERY_BROKER": "memory://",
-        "FEED_COUNT": str(tasks),
-        "KAFKA_HOSTS": kafka.hosts,
-        "KAFKA_TOPIC": topic,
-        "KAFKA_CREATE": "import",
-    }
-    with Program(celery, tmp_path, **given) as worker:
+    with fed("celery_feeder", "-P gevent -c 500", tasks, kafka, topic, tmp_path, KAFKA_CREATE="import") as worker:
         worker.wait_until(lambda: "FED" in worker.said(), "done", 90)
         told = json.loads(worker.said().partition("FED ")[2].splitlines()[0])
         assert (told["ended"], told["handler"]) == ({"SUCCESS": tasks}, "gevent"), worker.said()
         worker.end()
         assert "Traceback" not in worker.said(), worker.said()
     assert values(Peer(kafka.hosts, kafka.release), topic, tasks + 1) == [b"loaded", *numbers(tasks)]
+
+
+@pytest.mark.parametrize("pool", ["-P prefork -c 2 --max-tasks-per-child 6", "-P gevent -c 50"])
+def test_18_what_tasks_did_not_wait_for_is_sent_at_the_end(
+    pool: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Of processes, those that are replaced included, by worker_process_shutdown; with greenlets by the interpreter's own end."""
+    topic = new_topic(1)
+    with fed("celery_keeper", pool, QUEUED, kafka, topic, tmp_path) as worker:
+        worker.wait_until(lambda: worker.said().count("KEPT") == QUEUED, "done")
+        worker.end()
+        assert "Traceback" not in worker.said(), worker.said()
+    assert values(Peer(kafka.hosts, kafka.release), topic, QUEUED) == numbers(QUEUED)
 
 
 @pytest.mark.parametrize("line", WORKERS, ids=range(len(WORKERS)))
