@@ -22,16 +22,16 @@ def named(file: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/{file}.py::test_{name}" for name in names)
 
 
-HERE, OTHERS = "examples/test_processes", "public/test_other_processes"
+HERE, RECYCLED, OTHERS = "examples/test_processes", "examples/test_recycled_workers", "public/test_other_processes"
 GUNICORN, UWSGI, CELERY = (f"gevent/live/test_{name}" for name in ("16_gunicorn", "17_uwsgi", "18_celery"))
 OF_GUNICORN = (
     *named(GUNICORN, "16_gunicorns_workers_deliver_and_send_what_is_pending_at_sigterm"),
-    *named("examples/test_recycled_workers", "workers_that_are_replaced_lose_nothing"),
+    *named(RECYCLED, "workers_that_are_replaced_lose_nothing"),
 )
-OF_UWSGI = named(
-    UWSGI,
-    "17_uwsgis_workers_deliver_and_send_what_is_pending_at_sigterm",
-    "17_a_client_that_its_workers_make_works_wherever_the_application_is_loaded",
+OF_UWSGI = (
+    *named(UWSGI, "17_uwsgis_workers_deliver_and_send_what_is_pending_at_sigterm"),
+    *named(UWSGI, "17_a_client_that_its_workers_make_works_wherever_the_application_is_loaded"),
+    *named(RECYCLED, "a_worker_of_uwsgi_with_threads_sends_what_it_holds_as_it_ends"),
 )
 
 TOLD = {
@@ -81,7 +81,7 @@ WHERE = {
         "18_each_task_of_a_worker_is_one_record",
         "18_what_tasks_did_not_wait_for_is_sent_at_the_end",
     ),
-    "Celery `-P gevent`": named(
+    "Celery `-P gevent`, `threads` and `solo`": named(
         CELERY,
         "18_tasks_of_five_hundred_greenlets_share_the_modules_producer",
         "18_each_task_of_a_worker_is_one_record",

@@ -1,4 +1,4 @@
-"""Workers of gunicorn that end, with a producer that is never closed: what was answered is in Kafka, or it is said what is not."""
+"""Workers of gunicorn and uWSGI that end, with a producer that is never closed: what was answered is in Kafka, or it is said what is not."""
 
 from __future__ import annotations
 
@@ -16,24 +16,33 @@ import pytest
 
 from gkafka.testing import MockCluster
 from tests.effort import one_of
-from tests.gevent.live.recipes import LIMIT_S, Program
+from tests.gevent.live.recipes import LIMIT_S, LINGER_S, Program
+from tests.handlers.hub import ROOT
 from tests.live.jvm import free_ports
 
 PARTITIONS, REQUESTS, EACH = 4, 60, 10
 ANSWERED, NOT_NOW = 202, 503
+GRACEFULLY = "unix_signal:15 gracefully_kill_them_all"
+"""uWSGI's hook. With --die-on-term a worker that is in the middle of a request ends at once, and runs nothing at its end."""
 
 
 class Server:
-    """gunicorn with examples/flask_app.py in two workers."""
+    """gunicorn with examples/flask_app.py in two workers, or uWSGI with it in one, on threads."""
 
-    def __init__(self, cluster: MockCluster, kind: str, folder: Path, *more: str) -> None:
+    def __init__(self, cluster: MockCluster, kind: str, folder: Path, *more: str, linger_s: float = 0.1) -> None:
         """Preloaded, its producer is made by the master, and goes on in the workers."""
         (self.port,) = free_ports(1)
-        command = [sys.executable, "-m", "gunicorn", "-k", kind, "-w", "2", "-b", f"127.0.0.1:{self.port}", "--chdir", "examples", *more]
-        threads = ["--threads", "4"] if kind == "gthread" else []
-        settings = {"KAFKA_HOSTS": cluster.bootstrap, "KAFKA_HANDLER": "auto", "KAFKA_LINGER_MS": "100"}
+        address = f"127.0.0.1:{self.port}"
+        if kind == "uwsgi":
+            options = "--master -p 1 --enable-threads --need-app --chdir examples --module flask_app:app --hook-master-start"
+            command = [str(Path(sys.executable).with_name("uwsgi")), "--http-socket", address, *options.split(), GRACEFULLY, *more]
+        else:
+            threads = ["--threads", "4"] if kind == "gthread" else []
+            command = [sys.executable, "-m", "gunicorn", "-k", kind, "-w", "2", "-b", address, "--chdir", "examples", *more]
+            command += [*threads, "flask_app:app"]
+        settings = {"KAFKA_HOSTS": cluster.bootstrap, "KAFKA_HANDLER": "auto", "KAFKA_LINGER_MS": f"{linger_s * 1000}"}
         settings["KAFKA_CREATE"] = "recreate" if "--preload" in more else "first-use"
-        self.program = Program([*command, *threads, "flask_app:app"], folder, **settings)
+        self.program = Program(command, folder, **settings)
 
     def is_up(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), LIMIT_S):
@@ -63,8 +72,8 @@ class Server:
 def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     with contextlib.ExitStack() as stack:
 
-        def start(cluster: MockCluster, kind: str, *more: str) -> Server:
-            server = Server(cluster, kind, tmp_path, *more)
+        def start(cluster: MockCluster, kind: str, *more: str, **about: float) -> Server:
+            server = Server(cluster, kind, tmp_path, *more, **about)
             stack.enter_context(server.program)
             server.program.wait_until(server.is_up, "up")
             return server
@@ -90,6 +99,18 @@ def test_workers_that_are_replaced_lose_nothing(worker: str, serve: Callable[...
     assert len(log) == len(set(log)), "once"
     assert answered <= set(log), f"{answered - set(log)} of {len(answered)}\n{said}"
     assert "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("more", one_of([], ["--lazy-apps"]))
+def test_a_worker_of_uwsgi_with_threads_sends_what_it_holds_as_it_ends(more: list[str], serve: Callable[..., Server]) -> None:
+    """The last request may not be over yet. (With greenlets: tests/gevent/live/test_17_uwsgi.py.)"""
+    assert f"`--hook-master-start '{GRACEFULLY}'`" in (ROOT / "docs" / "processes.md").read_text()
+    with MockCluster(topics={"flask": PARTITIONS}) as cluster:
+        server = serve(cluster, "uwsgi", *more, linger_s=LINGER_S)
+        assert server.post_events(EACH) == [ANSWERED] * EACH
+        server.program.end()
+        values = [record.value or b"" for partition in range(PARTITIONS) for record in cluster.log("flask", partition)]
+    assert sorted(map(int, values)) == list(range(EACH)), server.program.said()
 
 
 @pytest.mark.parametrize("kind", one_of("gevent", "gthread", "sync"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import quick_and_thorough
+from tests.effort import one_of, quick_and_thorough
 from tests.gevent.live.recipes import Program, command, lines, run
 from tests.handlers.hub import ROOT
 from tests.live.kafka import KafkaCluster
@@ -57,11 +57,11 @@ def test_18_tasks_of_five_hundred_greenlets_share_the_modules_producer(
     assert values(Peer(kafka.hosts, kafka.release), topic, tasks + 1) == [b"loaded", *numbers(tasks)]
 
 
-@pytest.mark.parametrize("pool", ["-P prefork -c 2 --max-tasks-per-child 6", "-P gevent -c 50"])
+@pytest.mark.parametrize("pool", ["-P prefork -c 2 --max-tasks-per-child 6", *one_of("-P gevent -c 50", "-P threads -c 4", "-P solo")])
 def test_18_what_tasks_did_not_wait_for_is_sent_at_the_end(
     pool: str, kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Of processes, those that are replaced included, by worker_process_shutdown; with greenlets by the interpreter's own end."""
+    """Of processes, those that are replaced included, by worker_process_shutdown; where there is one process by the interpreter's own end."""
     topic = new_topic(1)
     with fed("celery_keeper", pool, QUEUED, kafka, topic, tmp_path) as worker:
         worker.wait_until(lambda: worker.said().count("KEPT") == QUEUED, "done")
