@@ -5,7 +5,6 @@ Source: spark-sql-kafka-0-10, KafkaMicroBatchStream.rateLimit and delayBatch (4.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from gkafka.spark.offsets import Offsets, TopicPartition
@@ -14,17 +13,19 @@ __all__ = ["TriggerDelay", "rate_limit", "waiting"]
 
 
 def rate_limit(limit: int, begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:
-    """Where a batch of about `limit` offsets ends: each partition gives in proportion to what waits in it, and at least one of that.
+    """Where a batch of `limit` offsets ends: each partition gives in proportion to what waits in it, and at least one of that.
 
+    The shares add up to the limit, or to all that waits if that is less; only where more partitions than that have something waiting do they pass it. (The JVM
+    connector rounds each share by itself: it leaves some of the limit, or passes it.)
     begin: where each partition goes on; one that is not in it, or has nothing waiting, ends at its latest offset.
     """
     sizes = {at: end - begin[at] for at, end in latest.items() if at in begin and end > begin[at]}
-    total = float(sum(sizes.values()))
-    ends = dict(latest)
-    for at, size in sizes.items():
-        share = limit * (size / total)
-        # Rounded up below one: a small partition is not starved by large ones. The limit may be passed by as much.
-        ends[at] = min(latest[at], begin[at] + (math.ceil(share) if share < 1 else math.floor(share)))
+    ends, left, total = dict(latest), limit, sum(sizes.values())
+    # The smallest first: what a share of one is more than its part of the limit, and what rounding leaves, is the larger ones'.
+    for size, at in sorted((size, at) for at, size in sizes.items()):
+        share = min(size, max(1, left * size // total))
+        ends[at] = begin[at] + share
+        left, total = left - share, total - size
     return ends
 
 

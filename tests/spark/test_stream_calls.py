@@ -551,6 +551,12 @@ def test_partitions_share_the_cap_in_proportion(cluster: MockCluster, streaming:
     assert ends(query.checkpoint.offsets[0]) == {"pair": {"0": 18, "1": 2}}
 
 
+def test_a_cap_that_divides_what_waits_leaves_nothing_for_one_more_batch(cluster: MockCluster, streaming: Streaming) -> None:
+    for topic, partition in (("pair", 0), ("pair", 1), ("t", 0)):
+        numbers(cluster, 5, topic, partition)
+    assert counts(streaming(subscribe="pair,t", maxOffsetsPerTrigger="5").run()) == [5, 5, 5]
+
+
 def test_trigger_once_takes_everything_whatever_the_cap(cluster: MockCluster, streaming: Streaming) -> None:
     numbers(cluster, 10)
     assert counts(streaming(maxOffsetsPerTrigger="4", once=True).run()) == [10]
