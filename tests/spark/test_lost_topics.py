@@ -16,7 +16,7 @@ from gkafka.testing import MockCluster
 from tests.kit.clock import now
 from tests.records.handmade import batch, record, values
 from tests.spark.conftest import Read
-from tests.spark.test_shared_tasks import rows_of
+from tests.spark.test_shared_tasks import rows_of, take
 from tests.spark.test_stream_calls import Streaming, streaming
 
 __all__ = ["streaming"]
@@ -93,7 +93,7 @@ def test_one_that_is_made_again_while_it_is_read(cluster: MockCluster, reading: 
         cluster.append("t", partition, batch([record(i, b"new") for i in range(200)]))
     rows: list[Any] = []
     with pytest.raises(DataLossError, match="t-0: topic 't' was deleted and made again"):
-        rows += [row for each in found for row in each.to_pylist()]
+        take(found, rows)
     assert all(row["value"] != b"new" for row in rows)
 
 

@@ -6,10 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from gkafka.exceptions import ConfigurationError, CorruptRecordError, KafkaTimeoutError, UnknownTopicError
+from gkafka.exceptions import (
+    ConfigurationError,
+    CorruptRecordError,
+    KafkaException,
+    KafkaTimeoutError,
+    TopicAuthorizationFailed,
+    UnknownTopicError,
+)
 from gkafka.spark.connections import close_all
 from gkafka.spark.offsets import DataLossError, from_spark, tasks_of, to_spark
 from gkafka.spark.options import DEFAULT_TASKS
@@ -189,6 +197,12 @@ def rows_of(reader: Any, task: Any) -> list[dict[str, Any]]:
     return [row for batch in reader.read(partition=task) for row in batch.to_pylist()]
 
 
+def take(batches: Iterator[Any], rows: list[dict[str, Any]]) -> None:
+    """Adds their rows, also those before an error."""
+    for each in batches:
+        rows += each.to_pylist()
+
+
 def test_records_that_are_gone_name_their_partition(cluster: MockCluster, reading: Reading) -> None:
     reader, task = planned(reading)
     cluster.delete_records("many", 7, 20)
@@ -239,6 +253,100 @@ def test_a_topic_that_was_deleted_names_itself(cluster: MockCluster, reading: Re
     cluster.delete_topic("t")
     with pytest.raises((UnknownTopicError, DataLossError), match="t"):
         rows_of(reader, task)
+
+
+# -- what happens to a partition between the plan and the read -------------------------------------------------------------------
+def _truncate(cluster: MockCluster, _: Any) -> None:
+    cluster.truncate("t", 0, 10)
+
+
+def _grow(cluster: MockCluster) -> None:
+    for first in (10, 20):
+        cluster.append("t", 0, values(10, base_offset=first))
+
+
+def _delete(cluster: MockCluster, _: Any) -> None:
+    cluster.delete_topic("t")
+
+
+def _make_again(cluster: MockCluster, _: Any) -> None:
+    cluster.delete_topic("t")
+    cluster.create_topic("t", 1)
+    cluster.append("t", 0, batch([record(i, b"new") for i in range(30)]))
+
+
+def _take_the_leader(cluster: MockCluster, _: Any) -> None:
+    def edit(_: Any, answer: Any) -> Any:
+        for topic in answer.topics:
+            if topic.name == "t":
+                topic.partitions[0].leader_id = -1
+        return answer
+
+    cluster.on("Metadata", Edit(edit), times=None)
+
+
+def _deny_reading(cluster: MockCluster, topic_id: UUID) -> None:
+    def edit(_: Any, answer: Any) -> Any:
+        for topic in answer.responses:
+            if topic.topic_id == topic_id:
+                data = topic.partitions[0]
+                data.error_code, data.high_watermark, data.records = 29, -1, None
+        return answer
+
+    cluster.on("Fetch", Edit(edit), times=None)
+
+
+def _deny_describing(cluster: MockCluster, _: Any) -> None:
+    def edit(_: Any, answer: Any) -> Any:
+        for topic in answer.topics:
+            if topic.name == "t":
+                topic.error_code, topic.partitions = 29, []
+        return answer
+
+    cluster.on("Metadata", Edit(edit), times=None)
+
+
+@pytest.mark.usefixtures("short_patience")
+@pytest.mark.parametrize(
+    ("happens", "heals", "patience", "error"),
+    [
+        pytest.param(_delete, None, {}, DataLossError, id="deleted"),
+        pytest.param(_make_again, None, {}, DataLossError, id="made again"),
+        pytest.param(
+            _take_the_leader,
+            MockCluster.clear_script,
+            {"kafka__default__api__timeout__ms": "5000"},
+            KafkaTimeoutError,
+            id="without a leader",
+        ),
+        pytest.param(_deny_reading, MockCluster.clear_script, {}, TopicAuthorizationFailed, id="not to be read"),
+        pytest.param(_deny_describing, MockCluster.clear_script, {}, TopicAuthorizationFailed, id="not to be described"),
+        pytest.param(_truncate, _grow, {}, DataLossError, id="shrunk"),
+    ],
+)
+def test_a_partition_that_cannot_be_read_names_itself_and_no_attempt_hands_out_a_row_of_the_others_twice(
+    cluster: MockCluster,
+    reading: Reading,
+    happens: Callable[[MockCluster, UUID], None],
+    heals: Callable[[MockCluster], None] | None,
+    patience: dict[str, str],
+    error: type[KafkaException],
+) -> None:
+    for first in range(0, 30, 10):
+        cluster.append("t", 0, values(10, base_offset=first))
+    (task,) = reading(subscribe="t,many").tasks()
+    close_all()  # tasks run in other processes than the driver
+    happens(cluster, task.topic_ids["t"])
+    rows: list[dict[str, Any]] = []
+    with pytest.raises(error, match=r"^Metadata t: " if happens is _deny_describing else r"\bt-0\b"):
+        take(reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="5000", **patience, **SMALL).reader.read(partition=task), rows)
+    assert max(Counter((row["topic"], row["partition"], row["offset"]) for row in rows).values(), default=0) <= 1
+    assert all(row["value"] != b"new" for row in rows)
+    if heals is not None:
+        heals(cluster)
+    rows = rows_of(reading(subscribe="t,many", failOnDataLoss="true" if heals is not None else "false", **SMALL).reader, task)
+    check_all([row for row in rows if row["topic"] == "many"])
+    assert [row["offset"] for row in rows if row["topic"] == "t"] == ([] if heals is None else list(range(30)))
 
 
 # -- the plan of a micro-batch -------------------------------------------------------------------------------------------------
