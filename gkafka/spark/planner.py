@@ -13,7 +13,8 @@ from typing import NamedTuple
 __all__ = ["Group", "OffsetRange", "grouped", "one_each", "split", "task_count"]
 
 LITTLE = 20_000
-"""Offsets for which another task is not worth its start: some 40 ms of Python, in which a task that has begun reads as many."""
+"""Offsets for which another task is not worth its start: one that has begun reads as many in some 15 ms. What a task costs is Spark's part, whatever the
+source: gkafka's own is below a millisecond (benchmarks/spark.py --only task)."""
 MUCH = 2_000_000
 """Offsets after which a task gives way to the next: what fails then is read again in two seconds."""
 RANGE_COST = 200
