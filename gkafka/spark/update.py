@@ -63,7 +63,7 @@ def check_conf(value: str | None) -> None:
     if value is None or value.lower() != "false":
         raise ConfigurationError(
             f"exactlyOnce=transactional needs the same rows in the same task when a micro-batch is replayed, and {STATELESS_AQE} lets Spark cut them "
-            f'anew: spark.conf.set("{STATELESS_AQE}", "false") before the query starts'
+            f'anew: spark.conf.set("{STATELESS_AQE}", "false") before the query starts; one that was refused goes on from its checkpoint then'
         )
 
 

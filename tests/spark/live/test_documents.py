@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import gkafka.spark
 from gkafka import KafkaClient
+from gkafka.spark.update import STATELESS_AQE
 from gkafka.testing import MockCluster
 from tests.live.kafka import KafkaCluster
 from tests.spark.live.conftest import ROOT
@@ -60,7 +61,7 @@ def test_the_page_of_reading(kafka: KafkaCluster, topic: NewTopic, run: Run, tmp
 
 
 def test_the_page_of_writing(spark: SparkSession, kafka: KafkaCluster, topic: NewTopic, run: Run, frame: Frame) -> None:
-    source, batch, stream, counts = topic(), topic(), topic(), topic()
+    source, batch, stream, counts, paid = topic(), topic(), topic(), topic(), topic()
     write(kafka, source, count=40)
     clicks = (
         spark.readStream.schema("value binary").format("gkafka").options(**{"kafka.bootstrap.servers": kafka.hosts, "subscribe": source})
@@ -68,13 +69,20 @@ def test_the_page_of_writing(spark: SparkSession, kafka: KafkaCluster, topic: Ne
     clicks = clicks.option("startingOffsets", "earliest").load()
     run(
         "spark-writing.md",
-        {"orders": batch, "counts": counts},
+        {"orders": batch, "counts": counts, "paid": paid},
         df=spark.range(25),
         stream=clicks,
         clicks=clicks.selectExpr("cast(length(value) as string) as page"),
         options={"kafka.bootstrap.servers": kafka.hosts, "topic": stream},
     )
+    spark.conf.unset(STATELESS_AQE)
     assert [frame("gkafka", subscribe=each).count() for each in (batch, stream)] == [25, 40]
+    rows = [
+        {(row.key, row.value) for row in frame("gkafka", subscribe=each, kafka__isolation__level="read_committed").collect()}
+        for each in (batch, paid)
+    ]
+    assert rows[0] == rows[1]
+    assert frame("gkafka", subscribe=paid).count() == 25
     told = frame("gkafka", subscribe=counts).selectExpr("cast(cast(value as string) as int) as count").collect()
     assert sum(row["count"] for row in told) == 40
 

@@ -231,11 +231,16 @@ def test_a_micro_batch_that_failed_midway_is_written_once_when_it_is_replayed(
     assert values(read(name)) == numbers(0, 10)
 
 
-def test_exactly_once_wants_the_session_to_say_that_rows_stay_in_their_tasks(topic: NewTopic, source: Any, run: Any, read: Any) -> None:
+def test_exactly_once_wants_the_session_to_say_that_rows_stay_in_their_tasks_and_goes_on_once_it_does(
+    topic: NewTopic, source: Any, run: Any, read: Any, request: pytest.FixtureRequest
+) -> None:
     name = topic()
     with pytest.raises(PySparkException, match=r'spark.conf.set\("spark.sql.adaptive.streaming.stateless.enabled", "false"\)'):
         run(source(0), name, exactlyOnce="transactional")
     assert read(name) == []
+    request.getfixturevalue("stateless")
+    run(source(), name, exactlyOnce="transactional")
+    assert values(read(name)) == numbers(0, 10)
 
 
 @pytest.mark.thorough  # to the sink a result is as any rows; those of update are below
