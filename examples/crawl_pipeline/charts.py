@@ -25,7 +25,8 @@ RIGHT = {
 }
 """A second axis of values."""
 TOP = 20
-LABEL_CHARS = 44
+LABEL_CHARS = 26
+"""What has room beside bars on a narrow screen."""
 
 
 def styled(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
@@ -42,6 +43,7 @@ def styled(figure: go.Figure, height: int, **layout: Any) -> go.Figure:
         **layout,
     )
     figure.update_xaxes(gridcolor=GRID, zeroline=False, linecolor=GRID, tickfont={"color": MUTED}, title_font={"color": MUTED, "size": 12})
+    figure.update_xaxes(automargin=True, title_standoff=8)  # a title below labels that stand upright on a narrow screen
     figure.update_yaxes(gridcolor=GRID, zeroline=False, linecolor=GRID, tickfont={"color": MUTED}, title_font={"color": MUTED, "size": 12})
     return figure
 
@@ -119,6 +121,8 @@ def degree_chart(tables: dict[str, Any]) -> go.Figure:
             customdata=spans,
             text=[f"{bins[each]:,}" if bins[each] else "" for each in order],
             textposition="outside",
+            textfont={"size": 10},
+            constraintext="none",
             cliponaxis=False,
             hovertemplate="%{y:,} paths with %{customdata} in-links<extra></extra>",
         )
@@ -170,8 +174,10 @@ def depth_chart(tables: dict[str, Any]) -> go.Figure:
             x=[f"level {level}" for level in levels],
             y=values,
             marker={"color": colour},
-            text=[f"{value:,}" for value in values],
+            texttemplate="%{y:.3~s}",
             textposition="outside",
+            textfont={"size": 11},
+            constraintext="none",
             cliponaxis=False,
             hovertemplate="%{y:,} " + name + " at %{x}<extra></extra>",
         )
@@ -237,7 +243,8 @@ def map_chart(tables: dict[str, Any]) -> go.Figure:
             pathbar={"visible": True, "thickness": 22},
         )
     )
-    return styled(figure, 460).update_layout(margin={"l": 0, "r": 0, "t": 26, "b": 0})
+    smallest = {"minsize": 9, "mode": "hide"}  # of names: what nobody can read is not shown
+    return styled(figure, 460).update_layout(margin={"l": 0, "r": 0, "t": 26, "b": 0}, uniformtext=smallest)
 
 
 # -- words ----------------------------------------------------------------------------------------------------------------------------------

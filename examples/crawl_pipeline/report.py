@@ -69,7 +69,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, limit: int = 0)
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}'
 
 
-NUMBER = ' class="number"'
+NUMBER, SHORT = ' class="number"', ' class="short"'
+SHORT_CHARS = 16
+"""A text of so many characters stays on its line, as numbers do; a longer one, a path say, may be broken anywhere on a narrow screen."""
 
 
 def is_number(value: Any) -> bool:
@@ -81,7 +83,8 @@ def cell(value: Any) -> str:
         return f'<td class="{"good" if value else "bad"}">{"equal" if value else "differs"}</td>'
     if is_number(value):
         return f"<td{NUMBER}>{value:,}</td>"
-    return f"<td>{escape(str(value))}</td>"
+    text = str(value)
+    return f"<td{SHORT if len(text) <= SHORT_CHARS else ''}>{escape(text)}</td>"
 
 
 def status_table(tables: dict[str, Any]) -> str:
@@ -186,14 +189,19 @@ header p { margin: 0; opacity: .85; max-width: 72ch; }
 .grid { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 18px; margin: 18px 0 40px; }
 section { padding: 20px 22px 16px; min-width: 0; } section.wide { grid-column: 1 / -1; }
 h2 { margin: 0; font-size: 17px; } .about { margin: 2px 0 12px; color: #66758a; font-size: 13.5px; }
-.scroll { overflow: auto; max-height: 470px; } table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
+.scroll { overflow: auto; } section:not(.wide) .scroll { max-height: 470px; } table { border-collapse: collapse; width: 100%; font-size: 13.5px; }
 th { text-align: left; } th.number { text-align: right; } th { color: #66758a; font-weight: 600; position: sticky; top: 0; background: #fff; }
 table + p, .scroll + .scroll { margin-top: 16px; }
-th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid #e6eaf0; vertical-align: top; overflow-wrap: anywhere; }
+th, td { padding: 6px 12px 6px 0; border-bottom: 1px solid #e6eaf0; vertical-align: top; }
+td { overflow-wrap: anywhere; } td.short, td.number, td.good, td.bad { white-space: nowrap; overflow-wrap: normal; }
 .number { font-variant-numeric: tabular-nums; text-align: right; padding-right: 32px; } td.good { color: #0a7a49; font-weight: 600; } td.bad { color: #c22a22; font-weight: 600; }
 .note { color: #66758a; font-size: 13px; } footer { color: #66758a; font-size: 13px; padding: 0 0 40px; text-align: center; }
-@media (max-width: 860px) { .grid { grid-template-columns: minmax(0, 1fr); } }
-@media print { body { background: #fff; } .scroll { max-height: none; } section { break-inside: avoid; box-shadow: none; border: 1px solid #e6eaf0; } }
+@media (max-width: 860px) {
+  .grid { grid-template-columns: minmax(0, 1fr); } .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  main, header > div { padding: 0 14px; } section { padding: 16px 14px 12px; } .tile { padding: 12px 14px; } .tile b { font-size: 21px; }
+  section:not(.wide) .scroll { max-height: none; } table { font-size: 12px; } th, td { padding-right: 8px; } .number { padding-right: 12px; }
+}
+@media print { body { background: #fff; } section:not(.wide) .scroll { max-height: none; } section { break-inside: avoid; box-shadow: none; border: 1px solid #e6eaf0; } }
 """
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 DRAW = """
@@ -295,10 +303,13 @@ def sections(report: Report, tables: dict[str, Any], told: Told) -> None:
         about = "Each point is a micro-batch: when it ended, and how many rows a second it took in. Red: between kill -9 and the return."
         report.add("Through Spark", about, batches_chart(told.batches, told.events))
     if "archive" in tables:
-        about = "From the producer's time of a record until the Parquet file that holds it was whole. Spark's start and the kill are in it."
+        about = (
+            "From the producer's time of a record until the Parquet file that holds it was whole. It contains the way into Kafka, "
+            "the wait for the micro-batch before, Spark's start, and the time between kill -9 and the return."
+        )
         report.add("Delay", about, delay_chart(tables))
     if tables.get("windows"):
-        about = "Computed by the stream: windows of the records' own time, closed by the watermark."
+        about = "Computed by the stream: windows of the records' own time, closed by the watermark. Latency is that of the requests."
         report.add("The crawl", about, windows_chart(tables), wide=True)
     report.add("Most linked pages", "Links from other pages of the site.", inlinks_chart(tables))
     report.add("Links out", "The hosts that the site links to most.", outside_chart(tables))
@@ -310,7 +321,10 @@ def sections(report: Report, tables: dict[str, Any], told: Told) -> None:
     )
     report.add("Depth", "Clicks from the start page, breadth first.", depth_chart(tables))
     slowest = [[path, milliseconds(taken), megabytes(size)] for path, taken, size in tables["latency"]["slowest"][:10]]
-    about = "From the request to the last byte, as the crawler sees it. Each has the wait of its greenlet for a turn in it: hundreds share one core."
+    about = (
+        "From the request to the last byte, as the crawler sees it. It contains the site's server, which runs on the same machine, and the wait "
+        f"of a greenlet for its turn: {told.crawl.get('greenlets', 'all')} greenlets share one core. Kafka and Spark are not in it."
+    )
     report.add("Latency", about, latency_chart(tables))
     report.add("Answers", "What the crawler got, and how long that took.", status_table(tables), latency_table(tables))
     report.add("Dead links", "Links within the site that are answered with 404.", dead_table(tables))

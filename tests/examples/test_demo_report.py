@@ -159,3 +159,20 @@ def test_the_heading_names_gkafka_and_what_is_lost_and_doubled_comes_first(site:
     assert "Apache Kafka 9.8.7" in text
     found, told = streamed(tables)
     assert [what for _, what in report.tiles(found, told)][:2] == ["lost, after kill -9", "doubled, after kill -9"]
+
+
+def test_on_a_narrow_screen_numbers_and_words_stay_whole_and_paths_are_broken() -> None:
+    """In a table of 400 pixels "equal" stood in three lines, and "2,411" in two."""
+    assert report.cell("0 to 1,041,043") == '<td class="short">0 to 1,041,043</td>'
+    assert report.cell("/library/multiprocessing.html") == "<td>/library/multiprocessing.html</td>"
+    rules = re.findall(r"^(td[^{]*) \{ ([^}]*) \} (td[^{]*) \{ ([^}]*) \}", report.STYLE, re.MULTILINE)
+    assert rules == [
+        ("td", "overflow-wrap: anywhere;", "td.short, td.number, td.good, td.bad", "white-space: nowrap; overflow-wrap: normal;")
+    ]
+
+
+def test_the_page_says_what_its_latencies_contain(site: Path) -> None:
+    text = report.page(*streamed(tables_of(site)), "a site")
+    assert "It contains the site&#x27;s server" in text
+    assert "8 greenlets share one core. Kafka and Spark are not in it." in text
+    assert "It contains the way into Kafka" in text
