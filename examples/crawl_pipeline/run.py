@@ -35,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 STAGE = ".run"  # inside the output folder, so that a finished result only needs to be renamed
 STEPS = 8
 READY_S = 900  # the first Kafka ever fetches its jars
+QUIET_S = 8.0  # then a step says how long it takes already
 STALLED_S = 120  # without any progress of the stream
 SHOW_LAG_EVERY_S = 1.0
 TOP_LINES = 21  # of top.py's last table: a heading and twenty paths
@@ -52,6 +53,7 @@ class Demo:
         self.children = children
         self.stage = stage
         self.number = 0
+        self._said = threading.Event()
         self.pages = ["--start", args.start, *(["--max-pages", str(args.max_pages)] if args.max_pages else [])]
         # On a cluster that is not ours, topics of an earlier run would be counted again.
         self.prefix = f"demo-{int(time.time())}-" if args.hosts else ""
@@ -77,9 +79,29 @@ class Demo:
         self.number += 1
         print(f"{self.number}/{STEPS} {what}", flush=True)
         began = time.monotonic()
-        result = work()
+        over = threading.Event()
+        watch = threading.Thread(target=self._reassure, args=(began, over), daemon=True)
+        watch.start()
+        try:
+            result = work()
+        finally:
+            over.set()
+            self._said.set()
+            watch.join()
         print(f"      {time.monotonic() - began:.1f} s", flush=True)
         return result
+
+    def say(self, line: str) -> None:
+        """Print a line of the step."""
+        print(f"      {line}", flush=True)
+        self._said.set()
+
+    def _reassure(self, began: float, over: threading.Event) -> None:
+        """Say how long the step takes already whenever it has said nothing for QUIET_S: nobody shall take it for dead."""
+        while not over.is_set():
+            if not self._said.wait(QUIET_S):
+                print(f"      {time.monotonic() - began:.0f} s so far", flush=True)
+            self._said.clear()
 
     def find_site(self) -> str:
         site = ["--site", self.args.site] if self.args.site else ["--package", self.args.package]
@@ -121,7 +143,7 @@ class Demo:
         for line in child.stdout or ():
             lines.append(line)
             if not quiet:
-                print(f"      {line.rstrip()}", flush=True)
+                self.say(line.rstrip())
         status = child.wait()
         self.children.end(child)
         if status != 0:
@@ -142,7 +164,7 @@ class Demo:
         watchdog.cancel()
         if not line:
             raise StepFailed(f"{name} did not start (status {child.wait()}){tail(errors)}")
-        print(f"      {line}", flush=True)
+        self.say(line)
         return line
 
 
@@ -180,12 +202,12 @@ class Streaming:
             if lag["done"] != last:
                 last, moved_at = lag["done"], now
             if until(lag):
-                print(f"      {as_text(lag['done'], lag['left'])}", flush=True)
+                self._demo.say(as_text(lag["done"], lag["left"]))
                 return lag
             text = as_text(lag["done"], lag["left"])
             if now - shown_at >= SHOW_LAG_EVERY_S and text != shown and any(lag["left"].values()):
                 shown_at, shown = now, text
-                print(f"      {text}", flush=True)
+                self._demo.say(text)
             if self._child and self._child.poll() is not None:
                 raise StepFailed(f"stream.py ended with status {self._child.returncode}{tail(self._errors)}")
             if while_running and while_running.poll():
@@ -204,7 +226,7 @@ class Streaming:
         assert self._child
         self._events.update(killed_at=time.time(), left_at_kill=left)
         self._children.kill(self._child)
-        print("      kill -9 of the stream: driver, JVM and workers; it is started again", flush=True)
+        self._demo.say("kill -9 of the stream: driver, JVM and workers; it is started again")
         self._start_spark()
         self._events["back_at"] = time.time()
 
@@ -216,7 +238,7 @@ class Streaming:
         self._children.end(self._lag)
         os.kill(self._child.pid, signal.SIGTERM)  # Python alone: Spark's JVM is still needed
         for line in self._child.stdout or ():
-            print(f"      {line.rstrip()}", flush=True)
+            self._demo.say(line.rstrip())
         if status := self._child.wait():
             raise StepFailed(f"stream.py ended with status {status}{tail(self._errors)}")
         self._children.end(self._child)
@@ -227,7 +249,7 @@ class Streaming:
         self._errors.close()
         (self._stage / "stream.json").write_text(json.dumps(self._events, indent=1), encoding="utf-8")
         for line in (self._stage / "top.txt").read_text(encoding="utf-8").splitlines()[-TOP_LINES:]:
-            print(f"      {line}", flush=True)
+            self._demo.say(line)
 
 
 def has_all(crawl: subprocess.Popen[str], lag: dict[str, Any]) -> bool:

@@ -92,6 +92,15 @@ def test_a_step_that_fails_ends_the_demo_and_leaves_nothing(mark: str, site: Pat
     assert [path.name for path in out.iterdir()] == [".lock"]
 
 
+def test_a_step_that_says_nothing_tells_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka's first start downloads its jars, and the terminal stood still for minutes."""
+    monkeypatch.setattr(demo, "QUIET_S", 0.01)
+    run = demo.Demo(argparse.Namespace(max_pages=None, hosts=None, start="/index.html"), processes.Children(), tmp_path)
+    run.step("wait", lambda: wait_for(lambda: "s so far" in capsys.readouterr().out))
+
+
 def wait_for(ready: object, timeout: float = 60) -> None:
     assert callable(ready)
     deadline = now() + timeout
