@@ -11,34 +11,37 @@ SOURCES := setup.py pyproject.toml $(wildcard gkafka/*/*.pyx gkafka/records/*.px
 # Many container images set it. Each of the hundreds of programs that the tests start would compile gkafka anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# On a terminal pip shows what it does, which takes minutes the first time. A log is spared that.
+QUIET := $(if $(shell test -t 2 && echo terminal),,--quiet)
+
 .DELETE_ON_ERROR:
-.PHONY: help venv lint built-and-linted near check test thorough mutants programs stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
+.PHONY: help venv lint built-and-linted near check test thorough mutants programs first-minutes stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  PYTHON=python3.12 chooses the interpreter of a new .venv, SITE=folder the site of the demo, DEMO_PAGES=n its size."
 
 venv: $(BUILT)  ## .venv with all packages and gkafka, compiled if there is a C compiler
 
 # pip knows what is there already: a second run with other requirements only adds to it.
 $(READY): requirements.txt
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@test -x $(PY) || { echo "making $(VENV)" && $(PYTHON) -m venv $(VENV); }
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gkafka needs Python 3.10 or newer: make venv PYTHON=python3.12")'
 	@echo "installing the packages of requirements.txt into $(VENV): downloaded once, Spark is the largest"
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(PY) -m pip install $(QUIET) --disable-pip-version-check -r requirements.txt
 	@touch $@
 
 # There is no wheel of it for Linux, so it is built, which takes a minute and Kerberos' headers. Where it cannot be, the tests of Kerberos are left out.
 $(GSSAPI): $(READY)
 	@if command -v krb5-config >/dev/null; then \
 	  echo "building gssapi, for the tests of Kerberos (once)"; \
-	  $(PY) -m pip install --quiet --disable-pip-version-check 'gssapi>=1.8' || echo "gssapi could not be built: the tests of Kerberos are left out" >&2; \
+	  $(PY) -m pip install $(QUIET) --disable-pip-version-check 'gssapi>=1.8' || echo "gssapi could not be built: the tests of Kerberos are left out" >&2; \
 	  touch $@; \
 	fi
 
 $(BUILT): $(READY) $(SOURCES) | $(GSSAPI)
 	@echo "building gkafka's compiled parts (once, and when they change)"
-	PYTHONWARNINGS=ignore $(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	PYTHONWARNINGS=ignore $(PY) -m pip install $(QUIET) --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(PY) -c 'from gkafka.records import IMPLEMENTATION as name; print("gkafka.records:", name)'
 	@touch $@
 
@@ -69,6 +72,9 @@ mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? 
 
 programs: $(BUILT)  ## programs of pykafka and kafka-python beside the originals on real Kafka, what still differs and why (PROGRAM=name for one; some minutes)
 	$(PY) -m tests.programs $(PROGRAM)
+
+first-minutes: $(READY)  ## what a newcomer sees: the commands of README and docs/local-kafka.md in an empty environment, with warnings and silences (half an hour)
+	$(PY) -m tests.firstminutes
 
 stalls: $(BUILT)  ## how long the hub stands still, what idle clients cost, with limits; only on a machine that does nothing else (3 minutes)
 	$(PY) benchmarks/stalls.py
