@@ -54,7 +54,7 @@ READY = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+")
 """The line by which it says that it serves."""
 END_S = 60.0
 BAD = re.compile(r"\b(Traceback|WARN(ING)?|ERROR|FATAL|\w*(Warning|Error|Exception)|[Ww]arning:|[Ee]rror:)(?!\w)")
-ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])|[\x00-\x08\x0e-\x1a]")
+ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])|[\x00-\x07\x0e-\x1a]")
 KEPT = re.compile(r"(PIP_|SSL_|JAVA_HOME|MAVEN_|LANG|LC_|(https?|no)_proxy)", re.IGNORECASE)
 """What the machine needs to reach its package registries. Everything else of the environment is new."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -171,7 +171,10 @@ def defects(played: Played, page: str, silence_s: float = SILENCE_S) -> list[str
 
 def shown(text: str) -> str:
     """A line as a terminal shows it: what was written over by a carriage return is gone, and so are colours."""
-    parts = [part for part in ESCAPES.sub("", text).split("\r") if part.strip()]
+    text = ESCAPES.sub("", text)
+    while (less := re.sub(r"[^\b\r]\x08", "", text)) != text:  # pip's wheel that turns
+        text = less
+    parts = [part for part in text.split("\r") if part.strip("\b ")]
     return parts[-1].rstrip() if parts else ""
 
 

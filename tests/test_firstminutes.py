@@ -124,7 +124,7 @@ def test_a_bad_end_no_end_and_a_silence_are_defects() -> None:
 
 
 def test_a_line_is_what_is_left_on_the_screen() -> None:
-    assert shown("  Building wheel ... -\b \b\\\b \bdone\r") == "  Building wheel ... - \\ done"
+    assert shown("  Building wheel ... -\b \b\\\b \bdone\r") == "  Building wheel ... done"
     assert shown("10 %\r\x1b[32m100 %\x1b[0m\x1b[K\r\r") == "100 %"
     assert shown("\r\x1b[2K") == ""
 
