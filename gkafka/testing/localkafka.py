@@ -29,7 +29,7 @@ from gkafka.escaping import LONGEST_NAME, escaped
 __all__ = ["Answering", "LocalKafkaError", "answering", "in_use", "main", "new_id"]
 
 START_S, STOP_S, FORMAT_S = 120.0, 60.0, 120.0
-LOOK_EVERY_S, ANSWER_S = 0.1, 2.0
+LOOK_EVERY_S, ANSWER_S, QUIET_S = 0.1, 2.0, 8.0
 TAIL = 20
 METADATA, METADATA_VERSION = 3, 2  # the first version that tells the cluster's id
 HOST = "127.0.0.1"
@@ -197,8 +197,11 @@ class LocalKafka:
             )
 
     def _wait(self, ended: threading.Event, timeout: float, ready: Callable[[], bool], what: str) -> bool:
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+        began = said = time.monotonic()
+        while (moment := time.monotonic()) < began + timeout:
+            if moment - said >= QUIET_S:
+                said = moment
+                print(f"Apache Kafka did not {what} yet: {moment - began:.0f} s of {timeout:.0f} s are over", file=sys.stderr, flush=True)
             status = self._status  # before it is asked: one that has just ended well is ready
             if ready():
                 return True

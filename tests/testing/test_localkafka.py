@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gkafka.testing import MockCluster
+from gkafka.testing import MockCluster, localkafka
 from gkafka.testing.localkafka import main
 from tests.live.jvm import free_ports
 
@@ -105,6 +105,14 @@ def test_a_port_of_another_kafka_is_told_and_nothing_starts(folder: Path, capsys
     assert re.search(told, said.err)
     assert said.out == ""
     assert not list((folder / "tmp").glob("gkafka-kafka-*"))
+
+
+def test_a_start_that_takes_long_says_so(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(localkafka, "QUIET_S", 0.0)
+    java(folder, "import time; time.sleep(0.3); sys.exit(1)")
+    (port,) = free_ports(1)
+    assert main(["kafka", str(folder), "--port", str(port)]) == 1
+    assert "Apache Kafka did not serve yet: 0 s of 120 s are over\n" in capsys.readouterr().err
 
 
 def test_who_answers_with_another_id_is_not_taken_for_ours(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
