@@ -32,7 +32,7 @@ from pathlib import Path
 
 from tests.kit.clock import figure, now
 
-__all__ = ["NOT_PLAYED", "SILENCE_S", "Line", "Played", "Step", "defects", "main", "pages", "play", "report", "steps_of"]
+__all__ = ["NOT_PLAYED", "SILENCE_S", "Line", "Newcomer", "Played", "Step", "defects", "main", "pages", "play", "report", "steps_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SILENCE_S = 10.0
@@ -265,6 +265,10 @@ class Terminal:
         if READY.fullmatch(text):
             self.ready.set()
 
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
     def wait(self, limit_s: float) -> Played:
         """Let it end by itself; at the limit it is ended."""
         try:
@@ -277,7 +281,7 @@ class Terminal:
     def wait_until_ready(self, limit_s: float) -> bool:
         deadline = now() + limit_s
         while not self.ready.wait(0.1):
-            if self._process.poll() is not None or now() > deadline:
+            if not self.runs or now() > deadline:
                 return False
         return True
 
@@ -291,7 +295,7 @@ class Terminal:
     def _end(self) -> int | None:
         """Ctrl-C, and if that does not help, a kill. Return the status, None if it took the kill."""
         status = None
-        if self._process.poll() is None:
+        if self.runs:
             os.killpg(self._process.pid, signal.SIGINT)
         try:
             status = self._process.wait(END_S)
@@ -316,6 +320,7 @@ class Newcomer:
     def __init__(self, folder: Path, slow: float = 1.0, *, caches: bool = False) -> None:
         self.folder, self.slow = folder, slow
         self.clone = folder / "gkafka"
+        self.downloaded = folder / "downloads" / KAFKA
         self.home = folder / "home"
         self.home.mkdir()
         subprocess.run(["git", "clone", "-q", str(ROOT), str(self.clone)], check=True)
@@ -335,7 +340,6 @@ class Newcomer:
         """Lay the archive that a browser would have downloaded, made of Maven's jars, and its folder, for FOLDER on a page."""
         from tests.live.kafka import RELEASES
 
-        self.downloaded = self.folder / "downloads" / KAFKA
         libs = self.downloaded / "libs"
         libs.mkdir(parents=True)
         for jar in RELEASES[KAFKA.rpartition("-")[2]].jars():
@@ -345,7 +349,7 @@ class Newcomer:
 
     def play(self, page: str, steps: Sequence[Step]) -> Iterator[Played]:
         """Play what is not left out. A server of the page serves until its end."""
-        serving: list[Terminal] = []
+        begun: list[Terminal] = []
         place = self.clone if page == "README.md" else self.folder / Path(page).stem
         place.mkdir(exist_ok=True)
         if any("tar " in step.text for step in steps):
@@ -353,15 +357,13 @@ class Newcomer:
         try:
             for step in steps:
                 print(f"\n{step.page}:{step.line}  {step.name}", flush=True)
-                terminal = self._begin(step, self.folder if step.outside else place)
+                begun.append(terminal := self._begin(step, self.folder if step.outside else place))
                 if not SERVES.search(step.text):
                     yield terminal.wait(self._limit(step))
-                elif terminal.wait_until_ready(self._limit(step)):
-                    serving.append(terminal)
-                else:
+                elif not terminal.wait_until_ready(self._limit(step)):
                     yield terminal.interrupt()
         finally:
-            ended = [terminal.interrupt() for terminal in reversed(serving)]
+            ended = [terminal.interrupt() for terminal in reversed(begun) if terminal.runs]
         yield from ended
 
     def _begin(self, step: Step, place: Path) -> Terminal:
@@ -402,6 +404,7 @@ def main(given: Sequence[str] | None = None) -> int:
         "--report", type=Path, default=ROOT / "demo-out" / "first-minutes.md", metavar="FILE", help="(default: %(default)s)"
     )
     args = parser.parse_args(given)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, as by Ctrl-C
     if taken(9092):
         print("port 9092 of 127.0.0.1 is in use, and the pages start their Kafka there: end what listens", file=sys.stderr)
         return 1

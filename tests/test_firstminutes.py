@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import firstminutes
-from tests.firstminutes import Line, Played, Step, Terminal, defects, main, pages, report, shown, steps_of
+from tests.firstminutes import Line, Newcomer, Played, Step, Terminal, defects, main, pages, report, shown, steps_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = """# A page
@@ -155,6 +155,18 @@ def test_a_server_that_ends_at_once_is_not_waited_for() -> None:
     assert defects(terminal.interrupt(), "") == ["it ended with status 1"]
 
 
+def test_who_stops_the_play_leaves_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)  # no clone, no virtual environment
+    server = step("echo $$ > pid; echo 127.0.0.1:9092; sleep 1000 # -m gkafka.testing kafka")
+    play = Newcomer(tmp_path).play("README.md", [server, step("echo one"), step("echo two")])
+    assert [line.text for line in next(play).lines] == ["one"]
+    pid = int((tmp_path / "gkafka" / "pid").read_text())
+    os.kill(pid, 0)
+    play.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_the_report_has_the_table_the_defects_what_was_left_out_and_every_line() -> None:
     played = Played(step("a | b"), status=1, seconds=3.25, silence=1.5, lines=[Line(0.5, "one"), Line(1.5, "two")])
     text = report([(played, ["it ended with status 1"])], [step("make test")], "v1")
@@ -168,6 +180,7 @@ def test_nothing_is_played_while_something_else_listens_where_the_pages_start_ka
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(firstminutes, "taken", lambda port: port == 9092)
+    monkeypatch.setattr(firstminutes.signal, "signal", lambda *_: None)
     assert main([]) == 1
     assert "port 9092" in capsys.readouterr().err
 
