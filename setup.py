@@ -11,6 +11,8 @@ import glob
 import os
 import runpy
 import sys
+import threading
+import time
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -21,6 +23,7 @@ RECORDS = "gkafka/records/_speed.pyx"
 SYSCALLS = "gkafka/handlers/_syscalls.pyx"
 LOCKS = "gkafka/handlers/_locks.pyx"
 PAGES = sorted(glob.glob("docs/*.md"))
+SIGN_EVERY_S = 5.0
 PARTS = sorted([*glob.glob("gkafka/records/*.pxi"), *glob.glob("gkafka/records/*.h")])
 
 
@@ -84,4 +87,16 @@ class BuildPy(build_py):
         return [os.path.join(self.build_lib, "gkafka", page) for page in PAGES]
 
 
+def stay_visible() -> None:
+    """Print a line again and again: pip's wheel turns when something is printed, and a compiler that works for a minute prints nothing.
+
+    It is written without a lock, which the end of the program would find taken.
+    """
+    began = time.monotonic()
+    while True:
+        time.sleep(SIGN_EVERY_S)
+        os.write(2, f"gkafka: building, {time.monotonic() - began:.0f} s so far\n".encode())
+
+
+threading.Thread(target=stay_visible, daemon=True).start()
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt, "build_py": BuildPy})

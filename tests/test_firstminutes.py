@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,3 +194,27 @@ def test_on_a_terminal_make_lets_pip_show_what_it_does_and_in_a_log_not() -> Non
     assert "--quiet" in logged
     assert not [line.text for line in seen.lines if "--quiet" in line.text]
     assert any("pip install" in line.text for line in seen.lines)
+
+
+def test_an_installation_moves_while_the_compiler_says_nothing() -> None:
+    """pip's wheel turns with each line of the build, and one that printed none stood still for a minute."""
+    program = """
+import setuptools
+from pathlib import Path
+setuptools.setup = lambda **_: input()
+source = Path("setup.py").read_text().replace("SIGN_EVERY_S = 5.0", "SIGN_EVERY_S = 0.05")
+exec(compile(source, "setup.py", "exec"), {"__name__": "__main__"})
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "GKAFKA_BUILD": "pure"},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as build:
+        assert build.stderr is not None
+        for _ in range(2):
+            assert re.fullmatch(r"gkafka: building, \d+ s so far\n", build.stderr.readline())
+        build.communicate("\n", timeout=60)
+    assert build.returncode == 0
