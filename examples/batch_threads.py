@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A batch job on OS threads: each line of the files becomes a record, a few threads work on the files, all share one producer.
 
-    pip install gkafka
+It needs nothing but gkafka.
 
 The producer is told about by one exception: leaving its block waits until everything is delivered, or raises a DeliveryError that names each
 record that is not and says whether it may be in the log all the same. The job ends with status 1 then. A line is acknowledged by all

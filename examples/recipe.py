@@ -62,7 +62,7 @@ def complain(exc: Exception) -> None:
     print(f"{type(exc).__name__}: {exc}", file=sys.stderr)
     if isinstance(exc, (NoBrokersAvailableError, KafkaTimeoutError)):
         print(
-            "Is Kafka there? Name it with --hosts HOST:PORT; in a clone `python -m tests.live.kafka --port 9092` starts one.",
+            "Is Kafka there? Name it with --hosts HOST:PORT; `python -m gkafka.testing kafka FOLDER` starts one (kafka-tools docs local-kafka).",
             file=sys.stderr,
         )
 

@@ -33,7 +33,7 @@ from gkafka.logs import get_logger
 from gkafka.membershipprotocol import RangeProtocol, flaw_of, leader_id, share_of
 from gkafka.partition import Partition
 from gkafka.starter import held_weakly
-from gkafka.zookeeper import Registry, check_client, check_path, close_client, open_client
+from gkafka.zookeeper import NO_ZOOKEEPER, Registry, check_client, check_path, close_client, open_client
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -202,8 +202,9 @@ class BalancedConsumer(Balancing):
         """A connection to ZooKeeper, or the one that was given (documented)."""
         if self._given is not None:
             return self._given
+        without = f"{NO_ZOOKEEPER} give get_balanced_consumer() managed=True: the group's coordinator, a broker, keeps its members then"
         check = self._cluster.check_adopting
-        return open_client(zookeeper_connect, timeout, self._handler, what=self._hosts_option, check=check)
+        return open_client(zookeeper_connect, timeout, self._handler, what=self._hosts_option, without=without, check=check)
 
     @staticmethod
     def _build_watch_callback(fn: Callable[[Any], None], proxy: weakref.ref[Any]) -> Callable[[], None]:

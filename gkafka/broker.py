@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.brokercalls import BrokerCalls, BrokerRequests
 from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff, Retry
+from gkafka.errortexts import told_at
 from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException, UnsupportedVersion
 from gkafka.hosts import parse_host
 from gkafka.net.buffers import BufferPool
@@ -261,10 +262,8 @@ class Broker(BrokerCalls):
             if now < self._retry.not_before:
                 if isinstance(self._last_error, AuthenticationError):  # told again at once: nothing is gained by waiting for another try
                     raise copy(self._last_error) from self._last_error.__cause__
-                left = self._retry.not_before - now
-                raise ConnectionFailedError(
-                    f"{self._host}:{self._port}: not tried again for {left:.2f} s after: {self._last_error}", broker=self._id
-                ) from self._last_error
+                address = f"{self._host}:{self._port}"
+                raise ConnectionFailedError(told_at(address, self._last_error), broker=self._id) from self._last_error
             name = role if isinstance(role, str) else _kind(role)
             channel = Channel(
                 self._handler,

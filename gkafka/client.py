@@ -388,7 +388,8 @@ class KafkaClient(OfOneProcess):
             error = error_for(entry.error_code, entry.error_message, topic=name, broker=controller, api="CreateTopics")
             if error is not None:
                 raise error
-        self._cluster.wait_for_topic(name, deadline)
+        self._cluster.metadata.was_made(name)
+        self._cluster.wait_for_topic(name, deadline, anew=False)
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete a topic. Raises UnknownTopicOrPartition and other errors of the broker. timeout: seconds."""

@@ -19,7 +19,7 @@ from gkafka.config import ClientConfig
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import BrokerInfo, Metadata, TopicInfo, read_topics
 from gkafka.core.offsets import coordinator_of, coordinator_request
-from gkafka.errortexts import missing_topic
+from gkafka.errortexts import missing_topic, not_in_time, told_at
 from gkafka.exceptions import (
     AuthenticationError,
     ClientClosedError,
@@ -374,10 +374,10 @@ class Cluster(OfOneProcess):
                 self.metadata.on_response(asked, response, now, topics)
                 gone = self._follow_brokers()
             done, self._round = self._round, self._handler.Event()
-        if error is not None:
+        if error is not None and not self._closed:
             # The first failure is told, the rest are counted: an hour without a broker must not fill a disk.
             tries = max(1, self._tries(address_of(broker)))
-            log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata cannot be had: %s", _naming(address_of(broker), error))
+            log.log(logging.WARNING if tries == 1 else logging.DEBUG, "metadata cannot be had: %s", told_at(address_of(broker), error))
         for old in gone:
             old.close()
         if isinstance(error, UnsupportedVersion):
@@ -536,7 +536,7 @@ class Cluster(OfOneProcess):
 
     def _why(self) -> str:
         """Each host and its last failure, which mostly names the host itself."""
-        told = "".join(f"; {_naming(address, error)}" for address, (_, error) in sorted(self._failures.items()))
+        told = "".join(f"; {told_at(address, error)}" for address, (_, error) in sorted(self._failures.items()))
         return told or f"; no answer yet from {', '.join(map(_where_it_stands, self._bootstrap))}"
 
     def connect(self, timeout_s: float | None = None) -> None:
@@ -653,7 +653,12 @@ class Cluster(OfOneProcess):
 
     def _topic_error(self, name: str, error: KafkaException) -> KafkaException:
         if isinstance(error, UnknownTopicOrPartition):
-            text = f"topic {name!r} does not exist on {self._addresses()} and the broker does not create it: {missing_topic(name)}"
+            why = (
+                "the broker does not create it"
+                if self.config.auto_create_topics
+                else "with auto_create_topics=False this client has none created"
+            )
+            text = f"topic {name!r} does not exist on {self._addresses()}, and {why}: {missing_topic(name)}"
             return UnknownTopicError(text, topic=name, api="Metadata")
         return error
 
@@ -719,7 +724,7 @@ class Cluster(OfOneProcess):
                 left = deadline - self._handler.monotonic()
                 self.pause(min(pause, left))
                 if pause >= left:  # the caller gave this much time, and another one may ask for less than was left
-                    raise KafkaTimeoutError(f"{what}: not done in time, last: {exc}", **exc.about) from exc
+                    raise KafkaTimeoutError(not_in_time(what, exc), **exc.about) from exc
 
     def pause(self, seconds: float) -> None:
         """Wait between two tries. Raises ClientClosedError as soon as the client is closed."""
@@ -736,7 +741,7 @@ class Cluster(OfOneProcess):
             now = self._handler.monotonic()
             broker = self._whom_to_ask(now)
             if broker is None:
-                raise KafkaTimeoutError("no broker can be tried at the moment")
+                raise self._none_can_be_tried()
             return broker.call(CONTROL, request, timeout_s=self._share(deadline), max_version=max_version), address_of(broker)
 
         answered: tuple[Any, str] = self.retrying(request.API.name, attempt, deadline)
@@ -782,8 +787,11 @@ class Cluster(OfOneProcess):
         with self._lock:
             broker = self._whom_to_ask(self._handler.monotonic())
         if broker is None:
-            raise KafkaTimeoutError("no broker can be tried at the moment")
+            raise self._none_can_be_tried()
         return broker
+
+    def _none_can_be_tried(self) -> KafkaTimeoutError:
+        return KafkaTimeoutError(f"no broker can be tried at the moment{self._why()}")
 
     def call_coordinator(
         self,
@@ -972,12 +980,6 @@ def _where_it_stands(broker: Broker) -> str:
     """ "host:port", and at which step the connection to it stands."""
     standing = broker.standing
     return f"{broker.host}:{broker.port}{f': {standing}' if standing else ''}"
-
-
-def _naming(address: str, error: KafkaException) -> str:
-    """The text of an error, which mostly names the host itself."""
-    why = str(error)
-    return why if address in why.replace("[", "").replace("]", "") else f"{address}: {why}"
 
 
 def _is_definite(error: KafkaException) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from gkafka.escaping import LONGEST_NAME, escaped
 
-__all__ = ["missing_topic", "text_of"]
+__all__ = ["missing_topic", "not_in_time", "partitions_named", "text_of", "told_at"]
 
 AGAIN = "it passes: try again in a moment, or let the call try longer"
 ACL = "ask who runs the cluster for an ACL that allows it to this client"
@@ -79,6 +80,10 @@ OF_API = {
 OF_SILENCE = {87}
 """Codes whose next step is a guess: left out where the broker says in its own words what is wrong."""
 
+NOT_IN_TIME = "not done in time, last: "
+NAMED = 10
+"""Partitions that a line names; of more it says how many there are."""
+
 
 def text_of(code: int, meaning: str, about: dict[str, Any], *, told: bool = False) -> str:
     """ "Fetch t-0 offset 50: error 1: <meaning>; <what to do next>". about: the attributes that a KafkaException takes.
@@ -110,3 +115,21 @@ def _broker(about: dict[str, Any]) -> str:
 def missing_topic(name: str) -> str:
     """Return what to do about a topic that does not exist."""
     return f"create it, or check the name (kafka-tools topics create {name})"
+
+
+def not_in_time(what: str, last: object) -> str:
+    """Return the text of a call that was tried until its time was over. last: why it failed last; of a call inside that ran out of time too, its own last."""
+    return f"{what}: {NOT_IN_TIME}{str(last).rpartition(NOT_IN_TIME)[2]}"
+
+
+def told_at(address: str, error: object) -> str:
+    """Return the text of an error with the address in front, which it mostly has by itself."""
+    why = str(error)
+    return why if address in why.replace("[", "").replace("]", "") else f"{address}: {why}"
+
+
+def partitions_named(partitions: Collection[tuple[str, int]]) -> str:
+    """Return "2 partition(s): pages-0, pages-1"."""
+    shown = [f"{escaped(topic, LONGEST_NAME)}-{partition}" for topic, partition in sorted(partitions)[:NAMED]]
+    more = [f"{len(partitions) - NAMED} more"] if len(partitions) > NAMED else []
+    return f"{len(partitions)} partition(s): {', '.join([*shown, *more])}" if partitions else "no partition"

@@ -48,15 +48,15 @@ class Failures:
         if batch.extra.told or batch in self._failed:
             return
         counted = batch.extra.counted
+        what = f"{counted or batch.count} record(s) for {batch.topic}-{batch.partition} not delivered"
+        why = str(error).removeprefix(what)
         log.log(
             logging.DEBUG if isinstance(error, TransactionAbortedError) or counted == 0 else logging.ERROR,
-            "%d record(s) for %s-%d not delivered (persisted: %s): %s%s",
-            counted or batch.count,
-            batch.topic,
-            batch.partition,
+            "%s (persisted: %s)%s%s",
+            what,
             batch.extra.persisted,
-            "the first: " if counted and counted > batch.count else "",
-            error,
+            ": the first: " if counted and counted > batch.count else "" if why != str(error) else ": ",
+            why,
         )
         with self._lock:
             self._looked_at.add(batch)

@@ -262,7 +262,7 @@ class GroupOffsets:
             except KafkaException as exc:
                 if not exc.retriable or is_final(exc) or n == tries or self._handler.monotonic() >= deadline:
                     raise
-                log.info("%s: %s, again in %g s", what, exc, backoff_s)
+                log.info("%s: try %d of %d failed: %s", what, n + 1, tries + 1, exc)
                 self._cluster.pause(backoff_s)
         return None
 

@@ -1,4 +1,4 @@
-"""The pages of docs/, which travel with the package: where they are, and how a text names one.
+"""The pages of docs/, which travel with the package: where they are, how a text names one, and how it says what to install.
 
 An installed gkafka has them in gkafka/docs (setup.py puts them there); one that is used from its clone has them beside the package, where they are written.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["names", "page", "summary", "text"]
+__all__ = ["install", "names", "page", "summary", "text"]
 
 HERE = Path(__file__).resolve().parent
 INDEX = "README"
@@ -18,6 +18,11 @@ SEE = "kafka-tools docs"
 def page(name: str) -> str:
     """How a text names a page: the command that shows it."""
     return f"{SEE} {name}"
+
+
+def install(extra: str) -> str:
+    """The command that adds an extra's packages to the gkafka that is installed: pip takes that one, wherever it came from."""
+    return f"pip install 'gkafka[{extra}]'"
 
 
 def names() -> list[str]:

@@ -23,6 +23,7 @@ from gkafka.brokererrors import (
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.groupstate import Ticket, Verdict
+from gkafka.errortexts import not_in_time
 from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
 from gkafka.groupoffsets import Outcome, is_final
 from gkafka.logs import get_logger
@@ -243,7 +244,7 @@ class Progress:
                 return
             left = deadline - self._handler.monotonic()
             if left <= 0:
-                text = f"committing offsets of group {self._group!r}: not done in time, last: {last or 'the group is rebalancing'}"
+                text = not_in_time(f"committing offsets of group {self._group!r}", last or "the group is rebalancing")
                 raise KafkaTimeoutError(text, group=self._group) from last
             if not granted:
                 member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, left)

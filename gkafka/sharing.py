@@ -23,6 +23,7 @@ from gkafka.core.group import Group
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.core.standing import Reason
+from gkafka.errortexts import partitions_named
 from gkafka.exceptions import ConfigurationError, KafkaException, NoOffsetForPartitionError, UnsupportedVersion
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import no_place, starts_of
@@ -468,7 +469,7 @@ class Share:
         if stuck:
             self._keeper.set()
         if news:  # it is looked at again and again
-            log.warning("group %r: %d partitions cannot be consumed yet: %s", self._group, len(news), trouble)
+            log.warning("group %r: %s cannot be consumed yet: %s", self._group, partitions_named(news), trouble)
 
     def _tell_of_troubles(self) -> None:
         """What keeps partitions waiting and does not pass by itself. Those without an offset check_placed() tells, as long as they are."""

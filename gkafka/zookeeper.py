@@ -18,11 +18,12 @@ from gkafka.checks import check_seconds
 from gkafka.exceptions import ClientClosedError, ConfigurationError, KafkaException, ZooKeeperError
 from gkafka.hosts import parse_hosts, parse_zookeeper
 from gkafka.logs import get_logger
+from gkafka.pages import install
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
 
-__all__ = ["Registry", "brokers_of", "check_client", "check_path", "close_client", "open_client"]
+__all__ = ["NO_ZOOKEEPER", "Registry", "brokers_of", "check_client", "check_path", "close_client", "open_client"]
 
 log = get_logger(__name__)
 
@@ -32,6 +33,8 @@ CALLS = 6
 """An answer may take this part of a session."""
 OWNER = re.compile(r"-?[0-9]+-(0|[1-9][0-9]{0,8})")
 """The name of an owner's znode: the leader's id, -1 for none, and the partition's."""
+NO_ZOOKEEPER = " Without a ZooKeeper, which Kafka 4 does not have,"
+"""What to do then follows."""
 KAZOO_HANDLERS = {True: "sequential_gevent_handler", False: "sequential_threading_handler"}
 
 
@@ -43,14 +46,15 @@ def open_client(
     what: str = "zookeeper_connect",
     limit: str = "zookeeper_connection_timeout_ms",
     make_chroot: bool = True,
+    without: str = "",
     check: Callable[[], object] = lambda: None,
 ) -> Any:
     """A connected KazooClient whose workers are of the handler's kind; a chroot that is missing is made, if it may be.
 
-    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what, limit: the options that these two are. Raises
-    ConfigurationError for what is no address, ZooKeeperError where nobody answers. check: raises when the caller has no use for it any more.
+    hosts: "host:port,host:port/chroot"; timeout_ms: for the connection, and of the session; what, limit: the options that these two are; without: what to do
+    where there is no ZooKeeper. Raises ConfigurationError for what is no address, ZooKeeperError where nobody answers. check: raises when the caller has no use for it any more.
     """
-    kazoo = _kazoo()
+    kazoo = _kazoo(without)
     timeout_s = check_seconds("zookeeper_connection_timeout_ms", timeout_ms, low=1) / 1000
     servers, chroot = parse_zookeeper(what, hosts)
     client = kazoo.client.KazooClient(servers, timeout=timeout_s, handler=_kazoo_handler(handler))
@@ -74,7 +78,7 @@ def open_client(
         if not isinstance(exc, Exception):
             raise
         raise ZooKeeperError(
-            f"{what}={hosts!r}: no ZooKeeper answered within {limit}={timeout_ms:g} ({exc}); is it running, and is the address right?"
+            f"{what}={hosts!r}: no ZooKeeper answered within {limit}={timeout_ms:g} ({exc}); is it running, and is the address right?{without}"
         ) from exc
     return client
 
@@ -88,7 +92,16 @@ def brokers_of(
     """
     deadline = handler.monotonic() + timeout_ms / 1000
     patience = min(deadline, handler.monotonic() + PATIENCE_S)  # brokers that are just starting stand there in a moment
-    client = open_client(hosts, timeout_ms, handler, what="zookeeper_hosts", limit="connect_timeout_ms", make_chroot=False, check=check)
+    client = open_client(
+        hosts,
+        timeout_ms,
+        handler,
+        what="zookeeper_hosts",
+        limit="connect_timeout_ms",
+        make_chroot=False,
+        without=f"{NO_ZOOKEEPER} name the brokers: hosts='host:port,...'",
+        check=check,
+    )
     try:
         while True:
             found = _listeners(client, security_protocol, max(0.1, deadline - handler.monotonic()))
@@ -192,11 +205,11 @@ def check_client(client: Any, handler: Handler) -> Any:
     return client
 
 
-def _kazoo() -> Any:
+def _kazoo(without: str = "") -> Any:
     try:
         import kazoo.client
     except ImportError as exc:
-        raise ConfigurationError("ZooKeeper needs kazoo: pip install 'gkafka[zookeeper]'") from exc
+        raise ConfigurationError(f"ZooKeeper needs the package kazoo: {install('zookeeper')}.{without}") from exc
     return kazoo
 
 

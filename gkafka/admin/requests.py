@@ -24,6 +24,7 @@ from gkafka.cluster import ELECTION_S, address_of
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
 from gkafka.core.offsets import coordinator_of
+from gkafka.errortexts import not_in_time
 from gkafka.exceptions import (
     AdminError,
     ConfigurationError,
@@ -286,7 +287,7 @@ class Requests:
             if again and pause >= rest:
                 self._cluster.pause(rest)
                 if whole is not None and not (results or errors):
-                    raise KafkaTimeoutError(f"{what}: not done in time, last: {whole}", **whole.about) from whole
+                    raise KafkaTimeoutError(not_in_time(what, whole), **whole.about) from whole
                 errors.update({item: _too_late(what, error) for item, error in again.items()})
                 break
             if again:
@@ -379,7 +380,7 @@ def heals(error: KafkaException) -> bool:
 
 
 def _too_late(what: str, last: KafkaException) -> KafkaException:
-    error = KafkaTimeoutError(f"{what}: not done in time, last: {last}", **last.about)
+    error = KafkaTimeoutError(not_in_time(what, last), **last.about)
     error.__cause__ = last
     return error
 

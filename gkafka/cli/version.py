@@ -12,6 +12,7 @@ import click
 from gkafka import __version__
 from gkafka.cli.commands import command
 from gkafka.cli.output import Column, document, json_option, table, wants_json
+from gkafka.pages import install
 
 __all__ = ["facts", "version_of_all"]
 
@@ -70,7 +71,7 @@ def version_of_all(ctx: click.Context) -> None:
     if wants_json(ctx):
         document(found)
         return
-    codecs = [name if there else f"{name} (missing: pip install gkafka[{name}])" for name, there in found["codecs"].items()]
+    codecs = [name if there else f"{name} (missing: {install(name)})" for name, there in found["codecs"].items()]
     rows = [{"what": what, "is": found[what]} for what in ("gkafka", "python", "platform", "accelerator")]
     rows.append({"what": "codecs", "is": ", ".join(codecs)})
     rows += [{"what": name, "is": found["libraries"][name] or "not installed", "for": use} for name, use in LIBRARIES]

@@ -29,6 +29,7 @@ from gkafka.core.groupleader import Election, Made, read_members
 from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
+from gkafka.errortexts import partitions_named
 from gkafka.escaping import LONGEST_NAME, escaped
 from gkafka.exceptions import AssignmentError, ProtocolError
 from gkafka.logs import get_logger
@@ -292,7 +293,7 @@ class Group(GroupMachine):
         if self._claimed - kept:  # also if it has lost them since: the leader has not, and keeps them from the others in this generation
             self.rejoin("some partitions were revoked")
         self._have.gain(tp for tp in assigned if tp not in self._have.owned)
-        log.info("group %r, member %r, generation %d: %d partitions", self.options.group, self._name, self.generation, len(kept))
+        log.info("group %r, member %r, generation %d: %s", self.options.group, self._name, self.generation, partitions_named(kept))
 
     def _not_synced(self, answer: Answer, error: KafkaException) -> None:
         if self.state is not State.SYNCING or not self._is_mine(answer.ask):

@@ -53,6 +53,7 @@ from gkafka.core.groupstate import (
 from gkafka.core.lease import Lease
 from gkafka.core.offsets import commit_request, coordinator_of, coordinator_request
 from gkafka.core.ownership import Ownership
+from gkafka.errortexts import partitions_named
 from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SerializationError, SocketDisconnectedError
 from gkafka.logs import get_logger
 from gkafka.wire.groups import FindCoordinatorRequest
@@ -511,7 +512,12 @@ class GroupMachine(abc.ABC):
     def _lose(self) -> None:
         if self._have.any:
             self.losses += 1
-            log.warning("group %r, member %r: its partitions are lost: %d", self.options.group, self._name, len(self._have.owned))
+            log.warning(
+                "group %r, member %r: it has lost %s",
+                self.options.group,
+                self._name,
+                partitions_named([*self._have.leaving, *self._have.owned]),
+            )
         self._have.lose()
         self.generation = NO_GENERATION
 

@@ -155,6 +155,10 @@ class Metadata:
         self._drop(topics, name)
         self.topics = topics
 
+    def was_made(self, name: str) -> None:
+        """Note that this client has created a topic, which may not be known yet: nobody has to make it because it is asked for."""
+        self._known.add(name)
+
     def wrote(self, name: str, at: float) -> bool:
         """Note that a producer has written to a topic. False: the topic is not of interest (any more), add it."""
         if name in self._written:
@@ -294,6 +298,13 @@ class Metadata:
             self._drop(known, name)
         known[name] = topic
         if topic.error is None and topic.partitions:
+            if old is not None and old.error is not None and old.error.retriable and self._auto_create and name not in self._known:
+                log.warning(
+                    "topic %r was not there when it was asked for, and is now, with %d partition(s): the broker has created it, if nobody else has. If the "
+                    "name is misspelt, delete the topic; auto_create_topics=False has none created",
+                    name,
+                    len(topic.partitions),
+                )
             self._known.add(name)
         if topic.topic_id != NO_TOPIC_ID:
             self.names_by_id[topic.topic_id] = name

@@ -32,6 +32,7 @@ from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.primitives import SLICE_S
+from gkafka.pages import install
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ConfigurationError("gevent does not support Python without the GIL (importing it would turn the GIL on): use handler='threading'")
@@ -43,7 +44,7 @@ try:
     from gevent.monkey import get_original
     from gevent.threadpool import ThreadPool
 except ImportError as exc:
-    raise ConfigurationError("handler='gevent' needs the gevent package: pip install gevent") from exc
+    raise ConfigurationError(f"handler='gevent' needs the package gevent: {install('gevent')}") from exc
 
 from gkafka.handlers.hubs import (
     IN_THE_LOOP,
@@ -304,7 +305,7 @@ class OwnThread:
     def of_this_thread(cls) -> OwnThread:
         if not hasattr(_threads, "here"):
             _threads.here = cls()
-        return _threads.here  # type: ignore[no-any-return]
+        return _threads.here  # type: ignore[no-any-return]  # what a threading.local holds has no type
 
 
 class GEventHandler(Handler):
@@ -460,7 +461,7 @@ class GEventHandler(Handler):
         value, error = self._pool.spawn(_outcome, fn, args).get()
         if error is not None:
             raise error
-        return value  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]  # gevent's results have no type
 
     def stall_meter(self) -> HubStallMeter:
         meter = HubStallMeter(self)

@@ -1094,6 +1094,7 @@ class Channel:
             if self._end is not end:
                 return
             stood = "" if self._opened or self._closed or not self.begun else f" while it was being opened: {self._steps}"
+            became = "closed" if self._opened or error is None else "not opened"
             self.error = error
             self._closed = True
             if end.failed is None:
@@ -1102,7 +1103,8 @@ class Channel:
             self._outbox.close()
             self._backlog.clear()
             stream = self._stream
-        log.info("%s: %s connection closed: %s", self.peer, self.role, error or f"by the client{stood}")
+        why = f"by the client{stood}" if error is None else str(error).removeprefix(f"{self.peer}: ")
+        log.info("%s: %s connection %s: %s", self.peer, self.role, became, why)
         if error is not None:
             self._guesses.failed((self.host, self.port))
         self._settled.set()

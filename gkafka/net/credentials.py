@@ -14,6 +14,7 @@ from gkafka.exceptions import AuthenticationError, ConfigurationError, Connectio
 from gkafka.handlers.base import Handler
 from gkafka.logs import get_logger
 from gkafka.net.tokens import Token, Tokens
+from gkafka.pages import install
 
 if TYPE_CHECKING:
     from gkafka.net.oidc import TokenEndpoint
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Credentials", "make_credentials"]
 
 log = get_logger(__name__)
-LIBRARIES = {"GSSAPI": ("gssapi", "gkafka[gssapi]"), "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "gkafka[aws-msk-iam]")}
+LIBRARIES = {"GSSAPI": ("gssapi", "gssapi"), "AWS_MSK_IAM": ("aws_msk_iam_sasl_signer.MSKAuthTokenProvider", "aws-msk-iam")}
 
 
 def make_credentials(handler: Handler, config: ClientConfig) -> Credentials | None:
@@ -162,7 +163,7 @@ def _load(mechanism: str) -> Any:
         return importlib.import_module(module)
     except (ImportError, OSError) as exc:  # OSError: the package is there, the system's Kerberos library is not
         raise ConfigurationError(
-            f"sasl_mechanism={mechanism!r} needs the package {module.partition('.')[0]}: pip install '{extra}' ({exc})"
+            f"sasl_mechanism={mechanism!r} needs the package {module.partition('.')[0]}: {install(extra)} ({exc})"
         ) from exc
 
 

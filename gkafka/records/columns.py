@@ -1,7 +1,7 @@
 """Fetched batches as numpy or Arrow columns, without a Python object per record.
 
 The Arrow columns have the names and types of Spark's Kafka connector. numpy and pyarrow are imported when they are asked for:
-`pip install gkafka[arrow]` brings both.
+`pip install 'gkafka[arrow]'` brings both.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka import records
 from gkafka.exceptions import ConfigurationError, KafkaException
+from gkafka.pages import install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,7 +183,7 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as exc:
-        raise ConfigurationError(f"Arrow columns need the package pyarrow ({exc}): pip install gkafka[arrow]") from exc
+        raise ConfigurationError(f"Arrow columns need the package pyarrow ({exc}): {install('arrow')}") from exc
     return pyarrow
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from gkafka.common import CompressionType
 from gkafka.exceptions import ConfigurationError, CorruptRecordError, UnsupportedCodec
+from gkafka.pages import install
 from gkafka.records import lz4frame, snappyframe, zstdframe
 from gkafka.records.pieces import Pieces
 
@@ -430,7 +431,7 @@ def _package(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as exc:
         extra = EXTRAS[module]
-        raise UnsupportedCodec(f"{extra} compression needs the package {PACKAGES[module]} ({exc}): pip install gkafka[{extra}]") from exc
+        raise UnsupportedCodec(f"{extra} compression needs the package {PACKAGES[module]} ({exc}): {install(extra)}") from exc
 
 
 LOADERS: dict[str, Callable[[], Any]] = {"snappy": _snappy_package, "lz4": _lz4_package, "zstd": _zstd_package}

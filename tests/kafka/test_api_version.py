@@ -97,7 +97,7 @@ def test_a_codec_without_its_package_is_refused_as_there(cluster: MockCluster, h
     monkeypatch.setitem(sys.modules, "snappy", None)
     monkeypatch.setattr(compression, "_snappy_package", compression._snappy_package.__wrapped__)
     for kind in (AssertionError, RuntimeError, UnsupportedCodecError):
-        with pytest.raises(kind, match=r"pip install gkafka\[snappy\]"):
+        with pytest.raises(kind, match=r"pip install 'gkafka\[snappy\]'"):
             KafkaProducer(bootstrap_servers=cluster.bootstrap, compression_type="snappy", handler=handler)
 
 

@@ -301,7 +301,7 @@ def test_without_pyarrow_its_name_is_told_and_nothing_is_taken(client: KafkaClie
     consumer = make()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pyarrow", None)
-        assert "pip install gkafka[arrow]" in str(error_of(consumer.consume_arrow, None, LONG))
+        assert "pip install 'gkafka[arrow]'" in str(error_of(consumer.consume_arrow, None, LONG))
     assert offsets(consumer, 2) == [0, 1]
 
 

@@ -588,7 +588,7 @@ def test_a_missing_package_is_named_with_its_extra(
     packed = packed_text(codec)
     hide(monkeypatch, *modules)
     for call in (lambda: compress(codec, b"x"), lambda: decompress(codec, packed, max_bytes=MiB)):
-        with pytest.raises(UnsupportedCodec, match=rf"pip install gkafka\[{extra}\]"):
+        with pytest.raises(UnsupportedCodec, match=rf"pip install 'gkafka\[{extra}\]'"):
             call()
     assert not available(codec)
 

@@ -381,5 +381,5 @@ def test_lz4_without_its_packages_is_told_alike(speed: ModuleType, monkeypatch: 
     for package in ("lz4", "lz4.frame"):
         monkeypatch.setitem(sys.modules, package, None)
     compression._lz4_package.cache_clear()
-    with pytest.raises(UnsupportedCodec, match=r"pip install gkafka\[lz4\]"):
+    with pytest.raises(UnsupportedCodec, match=r"pip install 'gkafka\[lz4\]'"):
         read(speed, frame)
