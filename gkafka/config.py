@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from gkafka.exceptions import ConfigurationError, UnknownOptionError
+from gkafka.othernames import here
 from gkafka.pages import page
 from gkafka.unseen import refused
 
@@ -119,7 +120,7 @@ class Options:
         return hash(tuple(value for _, value, _ in self._each()))
 
     def _each(self) -> Iterator[tuple[str, Any, dataclasses.Field[Any]]]:
-        return ((f.name, getattr(self, f.name), f) for f in dataclasses.fields(self))  # type: ignore[arg-type]
+        return ((f.name, getattr(self, f.name), f) for f in dataclasses.fields(self))  # type: ignore[arg-type]  # as above
 
 
 def option(
@@ -223,13 +224,23 @@ def build(cls: type[C], given: Mapping[str, Any], *, where: str, owner: type[Any
     for key, value in given.items():
         name = spellings.get(key)
         if name is None:
-            near = _near(key, [*spellings, *(keywords_of(owner) if owner is not None else ())])
-            raise UnknownOptionError(f"{where}: unknown option {key!r}{near or LISTED}")
+            known = [*spellings, *(keywords_of(owner) if owner is not None else ())]
+            raise UnknownOptionError(f"{where}: unknown option {key!r}{_meant(key, known)}")
         if name in values:
             raise ConfigurationError(f"{where}: {key!r} is given twice (it is another spelling of {name!r})")
         checked = check(name, value, fields[name].metadata, whole=str(fields[name].type).startswith("int"))
         values[name] = _kept(checked, fields[name].metadata)
     return cls(**values)
+
+
+def _meant(key: str, known: list[str]) -> str:
+    """What to say of an option that a call does not take. known: those that it takes."""
+    if (said := here(key, known)) is not None:
+        return said
+    for config, call in ((ClientConfig, "KafkaClient()"), (ProducerConfig, "get_producer()"), (NativeConsumerConfig, "get_consumer()")):
+        if key in _spellings(config):
+            return f"; it is an option of {call}"
+    return _near(key, known) or LISTED
 
 
 def _spellings(config: type[Any]) -> dict[str, str]:
@@ -249,8 +260,7 @@ def check_keywords(owner: type[Any], given: Mapping[str, Any], config: type[Any]
     known = [*keywords_of(owner), *_spellings(config), *beside]
     for key in given:
         if key not in known:  # its value is not told: it may be a password with a mistyped name
-            text = f"{owner.__name__}(): unknown option {key!r}{_near(key, known) or LISTED}"
-            raise UnknownOptionError(text)
+            raise UnknownOptionError(f"{owner.__name__}(): unknown option {key!r}{_meant(key, known)}")
 
 
 def _kept(value: Any, meta: Mapping[str, Any]) -> Any:
@@ -589,7 +599,7 @@ class ClientConfig(Options):
     )
     auto_create_topics: bool = option(
         True,
-        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that; reading one that was deleted does not make it again, nor does a producer that has nothing for it",
+        "asking for a topic by name, or writing to it, lets the broker create it, where the broker allows that, and a warning in the log says so; reading one that was deleted does not make it again, nor does a producer that has nothing for it. False: a name that is misspelt is an UnknownTopicError",
         types=(bool,),
     )
     hub_stall_meter: bool = option(
@@ -620,7 +630,10 @@ class ProducerConfig(Options):
         aliases=("required_acks",),
     )
     enable_idempotence: bool | None = option(
-        None, "no duplicates and no reordering by retries; None: on where acks and the broker allow it", none=True, types=(bool,)
+        None,
+        "no duplicates and no reordering by retries; None: on where acks and the broker allow it; topic.get_producer() has it off unless it is given",
+        none=True,
+        types=(bool,),
     )
     linger_ms: float = option(5, "a batch that is not full waits this long for more records", low=0)
     batch_bytes: int = option(

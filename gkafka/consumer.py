@@ -88,7 +88,7 @@ class Consumer(OfOneProcess):
         self._troubles = self._engine.troubles
         self._hand_out_by(make, tells=config.on_deserialize_error == "raise")
         self._keeper: Any = None
-        self._stopping = False
+        self._stopping = self._is_assigned = False
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._engine.start()
@@ -137,6 +137,7 @@ class Consumer(OfOneProcess):
             self._progress.finish()  # of what it has had, the application wants no more
             self._progress.commit_finished(self._timeout_s(timeout))
         self._progress.forget()
+        self._is_assigned = True
         if self._policy is not None:
             starts.update((tp, EARLIEST) for tp in absent if starts[tp] < 0)  # all they will hold is new
         self._engine.assign({tp: starts.get(tp) for tp in given}, epochs=epochs, may_be_absent=bool(absent))
@@ -238,7 +239,7 @@ class Consumer(OfOneProcess):
         """The same as a pyarrow.RecordBatch, without a Python object per record; one without rows if nothing came.
 
         columns: of key, value, topic, partition, offset, timestamp (UTC), timestampType, headers; None: all but headers. Without max_messages
-        some ten thousand rows at a time. Rows of one partition are in order. Needs pyarrow: `pip install gkafka[arrow]`.
+        some ten thousand rows at a time. Rows of one partition are in order. Needs pyarrow: `pip install 'gkafka[arrow]'`.
         """
         names = check_columns(COLUMNS if columns is None else columns)
         if self._deserializers.make is not None:
@@ -262,6 +263,8 @@ class Consumer(OfOneProcess):
         limit_ms = self._config.consume_timeout_ms if timeout_ms is None else check_seconds("timeout_ms", timeout_ms)
         self._handler.check_fork()
         self._raise_told()
+        if not (self._subscription or self._is_assigned):
+            raise ConfigurationError("nothing is read: call assign() first, or give topics to client.get_consumer()")
         now = self._handler.monotonic()
         deadline = now + limit_ms / 1000
         self._progress.called(now)

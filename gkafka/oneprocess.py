@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from gkafka.othernames import name_calls
 
 __all__ = ["OfOneProcess", "refuse_to_pickle"]
 
@@ -23,9 +25,13 @@ def refuse_to_pickle(thing: object, outcome: str = "", kind: str = "") -> NoRetu
 
 
 class OfOneProcess:
-    """Base of all that has connections or workers, or speaks for what has them."""
+    """Base of all that has connections or workers, or speaks for what has them. A call of another client's that it lacks is told by name."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        name_calls(cls)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Raises TypeError. pickle and copy come here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from gkafka.config import ClientConfig, ConsumerConfig, NativeConsumerConfig, ProducerConfig, options_table
@@ -29,6 +30,9 @@ The documented positional parameters (`hosts`, `socket_timeout_ms`, ...) and the
 {client}
 
 ## client.get_producer
+
+`topic.get_producer()` takes these as well, and keeps pykafka's defaults where it has a keyword of its own: `required_acks=1`, `max_retries=3`, no
+idempotence ([all of them, and the safe ones](migrating-from-pykafka.md#defaults-that-are-pykafkas-own)).
 
 {producer}
 
@@ -73,6 +77,19 @@ def test_the_design_names_every_room_that_exists() -> None:
             continue
         name = f"`{path.name}/`" if path.is_dir() else f"`{path.name}`"
         assert name in design, f"{name} stands nowhere in DESIGN.md"
+
+
+def test_no_text_has_gkafka_fetched_by_its_name_and_each_extra_that_is_named_is_there() -> None:
+    """gkafka is installed from its clone or a wheel (README); by its name pip only adds what an extra needs."""
+    (extras,) = re.findall(r"^\[project.optional-dependencies\]\n(.*?)^\[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    known = set(re.findall(r"^([\w-]+) = ", extras, re.MULTILINE))
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")]
+    texts += [path for folder in ("examples", "gkafka") for path in (ROOT / folder).rglob("*.py")]
+    for path in texts:
+        text = path.read_text()
+        assert re.findall(r"pip install (?:-\S+ )*['\"]?gkafka(?![\w\[-])", text) == [], path
+        named = {extra for extras in re.findall(r"\bgkafka\[([a-z0-9,-]+)\]", text) for extra in extras.split(",")}
+        assert named <= known, path
 
 
 if __name__ == "__main__":

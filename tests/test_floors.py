@@ -30,6 +30,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "logs",
             "oauthoptions",
             "oneprocess",
+            "othernames",
             "pages",
             "properties",
             "sasloptions",

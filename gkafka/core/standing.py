@@ -61,7 +61,7 @@ def reason_of(fetcher: Fetcher, position: Position, now: float, *, full: bool) -
     source = position.replica if position.replica >= 0 else leader[0]
     if fetcher.throttled_until(source) > now:
         return Reason.THROTTLED
-    if position.high_watermark >= 0 and position.fetch_offset >= position.high_watermark:
+    if position.high_watermark >= 0 and position.fetch_offset >= position.high_watermark and not position.retry.failures:
         return Reason.CAUGHT_UP
     if fetcher.read_committed and 0 <= position.stable <= position.fetch_offset < position.high_watermark:
         return Reason.OPEN_TRANSACTION

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from gkafka import records
+from gkafka.core.backoff import Backoff
 from gkafka.core.fetcher import AbortFilter, Asked, Fetched
 from gkafka.core.positions import Position, State
+from gkafka.core.standing import Reason, reason_of
 from gkafka.exceptions import (
     CorruptRecordError,
     OffsetOutOfRangeError,
@@ -944,3 +946,15 @@ def _each_is_handed_out_once_and_in_order(seed: int) -> None:
             break
     assert expected == ends
     assert all(isinstance(e, CorruptRecordError) for e in rig.errors)
+
+
+def test_a_partition_whose_fetch_failed_is_not_called_caught_up_before_one_has_an_answer() -> None:
+    rig = Rig()
+    rig[0].high_watermark = rig[0].fetch_offset
+    assert reason_of(rig.fetcher, rig[0], rig.now, full=False) is Reason.CAUGHT_UP
+    rig[0].retry.failed(Backoff(0.5, 1.0), rig.now, Random(1))
+    assert reason_of(rig.fetcher, rig[0], rig.now, full=False) is Reason.FAILED
+    rig.now += 5  # it is asked for again: who knows what came since
+    assert reason_of(rig.fetcher, rig[0], rig.now, full=False) is Reason.NEXT
+    rig[0].retry.succeeded()
+    assert reason_of(rig.fetcher, rig[0], rig.now, full=False) is Reason.CAUGHT_UP
