@@ -86,7 +86,10 @@ def _auto(state: PatchState) -> Handler:
         _warn_once(
             "gevent in use but not patched: OS threads were chosen, and waiting for them stops every greenlet; pass handler='gevent'"
         )
-    return ThreadingHandler()
+        return ThreadingHandler()
+    chosen = ThreadingHandler()
+    chosen.looks_for_hub = True
+    return chosen
 
 
 def make_gevent_handler() -> Handler:

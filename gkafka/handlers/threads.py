@@ -24,7 +24,7 @@ from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.mutexes import Mutex
-from gkafka.handlers.patching import MONKEY, PatchState
+from gkafka.handlers.patching import MONKEY, PatchState, gevent_is_running
 from gkafka.handlers.primitives import SLICE_S
 from gkafka.handlers.readiness import Readiness, WaitingFor, by_kernel, by_selector, check_selector
 from gkafka.handlers.signals import raised_by_handler
@@ -410,6 +410,8 @@ class ThreadingHandler(Handler):
     QueueEmptyError = queue.Empty
     QueueFullError = queue.Full
     Queue: ClassVar[type[Any]] = queue.Queue
+    looks_for_hub = False
+    """Chosen by handler="auto" where no greenlet ran: the first call of one that does is told so."""
 
     def __init__(self, *, selector: Callable[[], BaseSelector] | None = None) -> None:
         super().__init__()
@@ -573,6 +575,12 @@ class ThreadingHandler(Handler):
             super().check_fork()
         if MONKEY in sys.modules and (threading.get_ident is not self._get_ident or socket.socket is not self._socket):
             self._check_unpatched()
+        if self.looks_for_hub and gevent_is_running():
+            self.looks_for_hub = False
+            log.warning(
+                "a greenlet calls a client of OS threads, which handler='auto' chose when the client was made, before there was any: whoever waits for "
+                "it stops every greenlet. Pass handler='gevent', or call gevent.monkey.patch_all() before the client is made"
+            )
 
     def _check_unpatched(self) -> None:
         if self._patched.has_changed() and self._get_ident() not in self._ending and not self._calls_itself():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from typing import Any
 
@@ -72,7 +73,7 @@ TABLE = [
     ("unpatched", "'gevent', use_greenlets=True", "gevent", ""),
     ("unpatched", "'threading'", "threading", ""),
     ("patch_all", "'threading'", "threading", "RuntimeWarning ThreadingHandler in a process that gevent has monkey-patched"),
-    ("gevent missing", "'gevent'", "ConfigurationError", "pip install gevent"),
+    ("gevent missing", "'gevent'", "ConfigurationError", "pip install 'gkafka[gevent]'"),
     ("unpatched", "'threading', use_greenlets=True", "ConfigurationError", "give one of them"),
 ]
 
@@ -319,3 +320,27 @@ def test_a_client_whose_hub_is_gone_says_so_at_once(destroyed: str) -> None:
         python=(),
     )
     assert out == "True [b'warm']"
+
+
+def test_a_greenlet_that_calls_a_client_of_threads_made_before_it_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    import gevent
+
+    def program() -> None:  # in a thread that has no hub yet
+        given, chosen = resolve_handler("threading"), resolve_handler("auto")
+        for handler in (given, chosen, chosen):
+            handler.check_fork()
+        assert not told()
+        for handler in (given, chosen, chosen):
+            gevent.spawn(handler.check_fork).join()
+        gevent.get_hub().destroy(destroy_loop=True)
+
+    def told() -> list[str]:
+        return [
+            record.getMessage() for record in caplog.records if record.getMessage().startswith("a greenlet calls a client of OS threads")
+        ]
+
+    thread = threading.Thread(target=program)
+    thread.start()
+    thread.join()
+    assert len(told()) == 1
+    assert "handler='gevent'" in told()[0]
