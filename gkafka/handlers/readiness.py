@@ -99,5 +99,5 @@ def check_selector(given: object) -> Callable[[], BaseSelector]:
     if not isinstance(made, BaseSelector):
         raise ConfigurationError(f"selector={given!r}: must be a class of selectors, as selectors.EpollSelector, or what makes one")
     made.close()
-    make: Callable[[], BaseSelector] = given  # type: ignore[assignment]
+    make: Callable[[], BaseSelector] = given  # type: ignore[assignment]  # it was called above, and made one
     return make

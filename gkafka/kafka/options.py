@@ -391,7 +391,7 @@ def _hosts(given: Any) -> str:
     if isinstance(given, Iterable) and not isinstance(given, (bytes, Mapping)):
         hosts = list(given)
         if hosts and all(isinstance(host, str) for host in hosts):
-            return hide_hosts(",".join(hosts))  # type: ignore[no-any-return]
+            return hide_hosts(",".join(hosts))  # type: ignore[no-any-return]  # a text stays one
     raise ConfigurationError(f"bootstrap_servers={given!r}: must be 'host:port', or a list of them")
 
 

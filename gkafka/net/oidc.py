@@ -124,7 +124,7 @@ class TokenEndpoint(Tokens):
         return self._said
 
     def _answer(self, stream: Stream, deadline: float) -> tuple[int, bytes]:
-        response = HTTPResponse(_Socket(stream, deadline), method="POST")  # type: ignore[arg-type]
+        response = HTTPResponse(_Socket(stream, deadline), method="POST")  # type: ignore[arg-type]  # http.client takes whatever has makefile()
         response.begin()
         # Never all at once: http.client takes as much memory as the answer says that it has.
         body = response.read(LONGEST_ANSWER)

@@ -88,12 +88,12 @@ class Message(common.Message, Serializable):
         self.set_timestamp(datetime.now(timezone.utc) if timestamp is None and protocol_version else timestamp)
 
     @property
-    def key(self) -> bytes | None:  # type: ignore[override]
+    def key(self) -> bytes | None:  # type: ignore[override]  # an attribute of the base, by a second name
         """partition_key, under its other documented name."""
         return self.partition_key
 
     @property
-    def payload(self) -> bytes | None:  # type: ignore[override]
+    def payload(self) -> bytes | None:  # type: ignore[override]  # as above
         """value, under its other documented name."""
         return self.value
 

@@ -18,8 +18,8 @@ except ImportError:
 
     _TABLE = _table()
 
-    def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:  # type: ignore[misc]
-        """CRC-32C of data, going on from value. A hundred times slower than a compiled one: `pip install gkafka[crc32c]`."""
+    def crc32c(data: bytes | bytearray | memoryview, value: int = 0) -> int:  # type: ignore[misc]  # the other definition is imported from a package
+        """CRC-32C of data, going on from value. A hundred times slower than a compiled one: `pip install 'gkafka[crc32c]'`."""
         crc, table = value ^ 0xFFFFFFFF, _TABLE
         for byte in bytes(data):
             crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]

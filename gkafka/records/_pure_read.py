@@ -330,7 +330,7 @@ class Row(Message):
         return self.partition_id
 
     @property
-    def timestamp_type(self) -> int:  # type: ignore[override]
+    def timestamp_type(self) -> int:  # type: ignore[override]  # the base has an attribute: here each batch has it once
         """0 the producer's, 1 the broker's, -1 none."""
         return int(self._shared.timestamp_type)
 

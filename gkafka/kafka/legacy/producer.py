@@ -188,7 +188,7 @@ class SimpleProducer(Producer):
             options.clear()  # a password may be among them, and the frame is a traceback's
         self._turns: dict[str, int] = {}
 
-    def send_messages(self, topic: str, *msg: bytes | None) -> list[ProduceResponse]:  # type: ignore[override]
+    def send_messages(self, topic: str, *msg: bytes | None) -> list[ProduceResponse]:  # type: ignore[override]  # kafka-python 0.9's own signatures
         """Send messages to the partition whose turn it is; returns one response for all of them, and nothing with async_send or acks=0."""
         name = check_topic_name(topic)
         partitions = self._client.partitions(name)
@@ -215,7 +215,7 @@ class KeyedProducer(Producer):
         self.partitioner_class = partitioner
         self.partitioners: dict[str, Any] = {}
 
-    def send_messages(self, topic: str, key: bytes | None, *msg: bytes | None) -> list[ProduceResponse]:  # type: ignore[override]
+    def send_messages(self, topic: str, key: bytes | None, *msg: bytes | None) -> list[ProduceResponse]:  # type: ignore[override]  # as above
         """Send messages under a key; returns one response for all of them, and nothing with async_send or acks=0."""
         if key is not None and not isinstance(key, bytes):
             raise WrongTypeError(f"a key of type {type(key).__name__}: must be bytes")

@@ -260,7 +260,7 @@ class KafkaProducer(OfOneProcess):
         if timeout is not None:
             check_wait("timeout", timeout)
         self._closed = True
-        self.send = self._is_closed  # type: ignore[method-assign]
+        self.send = self._is_closed  # type: ignore[method-assign]  # no look at `closed` for each record
         self._ending.run(lambda: self._end(timeout))
 
     def _end(self, timeout: float | None) -> None:

@@ -52,7 +52,7 @@ class DefaultSerializer(Serializer, Deserializer):
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """The bytes of a text."""
         if value is None or isinstance(value, (bytes, bytearray, memoryview)):
-            return value  # type: ignore[return-value]
+            return value  # type: ignore[return-value]  # what is bytes-like can be sent as bytes can
         if not isinstance(value, str):
             raise SerializationError(f"a {type(value).__name__} for topic {topic!r}: must be a text or bytes")
         return value.encode(self.encoding)
