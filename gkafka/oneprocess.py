@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from gkafka.othernames import name_calls
+from gkafka.othernames import lacks
 
 __all__ = ["OfOneProcess", "refuse_to_pickle"]
 
@@ -29,9 +29,10 @@ class OfOneProcess:
 
     __slots__ = ()
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        name_calls(cls)
+    if not TYPE_CHECKING:  # else each name would count as there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(lacks(self, name), name=name, obj=self)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Raises TypeError. pickle and copy come here."""

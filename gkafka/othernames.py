@@ -1,16 +1,14 @@
 """What pykafka, kafka-python and confluent-kafka call gkafka's calls and options, and what its own two APIs call those of each other: errors name ours.
 
-CALLS has the calls that a class lacks, and what to write there. A class gets them when it is made (`name_calls`): to ask for one raises AttributeError with
-that text, so that hasattr() still says no. SAME has options by all their names; which of them a call takes tells what it is there. NO_OPTION has those that
-no option stands for.
+CALLS has the calls that a class lacks, and what to write there: who asks for one gets an AttributeError that says so (`OfOneProcess`). SAME has options by
+all their names; which of them a call takes tells what it is there. NO_OPTION has those that no option stands for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NoReturn
 
-__all__ = ["CALLS", "NO_OPTION", "SAME", "Elsewhere", "here", "name_calls"]
+__all__ = ["CALLS", "NO_OPTION", "SAME", "here", "lacks"]
 
 BY_CLIENT = "client.get_consumer(topics, group=...)"
 COMMITTED = "committed((topic, partition))"
@@ -162,25 +160,10 @@ def here(name: str, known: Collection[str]) -> str | None:
     return f"; {NO_OPTION[name]}" if name in NO_OPTION else None
 
 
-class Elsewhere:
-    """Stands in a class for a call that it lacks."""
-
-    __slots__ = ("ours",)
-
-    def __init__(self, ours: str) -> None:
-        self.ours = ours
-
-    def __set_name__(self, owner: type[Any], name: str) -> None:
-        ours = self.ours if self.ours.startswith(NOT_NEEDED) else f"here it is {self.ours}"
-        self.ours = f"{owner.__name__} has no {name}(): {ours}"
-
-    def __get__(self, instance: object, owner: type[Any]) -> NoReturn:
-        raise AttributeError(self.ours)
-
-
-def name_calls(cls: type[Any]) -> None:
-    """Have a class that is just made say what the calls are called here that it lacks."""
-    for name, ours in CALLS.get(f"{cls.__module__}.{cls.__qualname__}", {}).items():
-        stands = Elsewhere(ours)
-        setattr(cls, name, stands)
-        stands.__set_name__(cls, name)
+def lacks(thing: object, name: str) -> str:
+    """Return what to say of a name that an object lacks."""
+    for cls in type(thing).__mro__:
+        ours = CALLS.get(f"{cls.__module__}.{cls.__qualname__}", {}).get(name)
+        if ours is not None:
+            return f"{cls.__name__} has no {name}(): {ours if ours.startswith(NOT_NEEDED) else f'here it is {ours}'}"
+    return f"{type(thing).__name__!r} object has no attribute {name!r}"
