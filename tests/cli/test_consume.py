@@ -368,13 +368,14 @@ def test_following_ends_with_a_signal_and_leaves_the_group(cluster: MockCluster,
     with program("consume", "t", "-b", cluster.bootstrap, "-g", "g", "--follow") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"one\n"
-        write(cluster, [b"two"])
-        assert process.stdout.readline() == b"two\n"
+        for line in (b"two\n", b"three\n"):
+            write(cluster, [line.strip()])
+            assert process.stdout.readline() == line
         assert stop(process, number) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert cluster.group("g").members == {}
-    assert cluster.committed("g")["t", 0].offset == 2
+    assert cluster.committed("g")["t", 0].offset in (2, 3)  # a signal at once behind the last line: it comes again
 
 
 def test_an_interrupt_before_the_end_is_an_exit_code_of_its_own(cluster: MockCluster) -> None:
