@@ -245,9 +245,9 @@ class BalancedConsumer(Balancing):
         return self._group
 
     @property
-    def ended(self) -> bool:
-        """Has its worker ended, which leaves the group?"""
-        return self._worker is None or not self._worker.is_alive()
+    def may_leave(self) -> bool:
+        """Is its worker there, which leaves the group?"""
+        return self._worker is not None and self._worker.is_alive()
 
     def abandon(self) -> None:
         """For the interpreter's end: only flags. The worker leaves the group, without a commit, and ends."""

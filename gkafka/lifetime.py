@@ -41,14 +41,15 @@ BLOCKED: Final = "the hub of their client does not turn, its thread is blocked"
 
 
 class Leaving(Protocol):
-    """A member of a group. ended: has it left, or is it none? abandon(): leave without a commit; only sets flags, the member's worker does the rest."""
+    """A member of a group. may_leave: is it in the group, and its worker there? abandon(): leave without a commit; only sets flags, the worker does the
+    rest."""
 
     @property
     def handler(self) -> Handler: ...
     @property
     def group(self) -> str: ...
     @property
-    def ended(self) -> bool: ...
+    def may_leave(self) -> bool: ...
     def abandon(self) -> None: ...
 
 
@@ -127,7 +128,7 @@ def _end_at_exit() -> None:
     leave_by = ThreadingHandler.monotonic() + LEAVE_S
     # Where somebody else has called it before Python does, it is over.
     deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported and not p.is_inherited}
-    members = [member for member in list(_members) if not member.ended and not member.handler.was_forked]
+    members = [member for member in list(_members) if member.may_leave and not member.handler.was_forked]
     holding = {producer for producer in deadlines if producer.holds_records}
     reasons: dict[Any, str] = {}
     warned: set[NativeProducer] = set()
@@ -217,7 +218,7 @@ def _leave_all(members: Iterable[Leaving], reasons: dict[Any, str], deadline: fl
 
 def _wait_until_left(member: Leaving, deadline: float) -> None:
     handler = member.handler
-    while not member.ended and ThreadingHandler.monotonic() < deadline:
+    while member.may_leave and ThreadingHandler.monotonic() < deadline:
         handler.check_fork()  # its hub has not ended meanwhile
         (handler if handler.in_owner() else ThreadingHandler).sleep(LOOK_EVERY_S)
 
@@ -345,7 +346,7 @@ def _report_transaction(producer: NativeProducer) -> None:
 
 
 def _report_member(member: Leaving) -> None:
-    if not member.ended:
+    if member.may_leave:
         log.warning(
             "group %r: the interpreter ends, and a member that was not stopped could not say that it leaves: its partitions are nobody's until its "
             "session ends (session_timeout_ms); stop() it before the program ends",

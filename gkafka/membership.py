@@ -232,6 +232,11 @@ class Member:
         return self._abandoned
 
     @property
+    def may_leave(self) -> bool:
+        """Is its worker there to leave the group, with connections to say so?"""
+        return not self._ended and not self._cluster.closed and self._worker.is_alive()
+
+    @property
     def ended(self) -> bool:
         """Has it left, or can it be none any more?"""
         return self._ended

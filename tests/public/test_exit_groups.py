@@ -73,6 +73,17 @@ def test_a_coordinator_that_is_silent_does_not_hold_the_end_up_for_long_and_is_t
     assert took < 30
 
 
+@HANDLERS
+def test_a_member_whose_client_was_closed_holds_nothing_up_and_is_not_told_of_again(
+    cluster: MockCluster, handler: str, patched: bool
+) -> None:
+    """close() has told it already."""
+    cluster.on("LeaveGroup", Delay(300), times=None)
+    said, took = run_to_its_end(cluster, begin(cluster, handler) + "client.close(0.1)\n", handler, patched)
+    assert "the interpreter ends" not in said
+    assert took < 30
+
+
 COMMITS = """
 producer = client.get_producer(linger_ms=60_000, exit_timeout_ms=100_000, on_delivery=lambda delivery: consumer.commit({("t", 0): 2}))
 producer.produce("t", b"made of 1")
