@@ -64,7 +64,6 @@ MOST_TEMPLATES = 10_000
 """Partitions of which a request is kept; each takes about 1 KB."""
 NOT_SENT = (ConnectionFailedError, LeaderNotFoundError)
 """The batch has not left: no connection was made to its leader, or there is none."""
-MORE_TRIES = "give it more: retries, which topic.get_producer() calls max_retries"
 MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
 """Errors with which a broker does not say that it has not written the batch. With acks=all also NotLeaderForPartition: a leader answers so
 when it loses the partition while it waits for the followers, and one of those, which has the batch, may lead next (B14)."""
@@ -543,13 +542,10 @@ class Sender:
         if self.numbering.is_refusal(batch, error):
             # Inside a transaction a new epoch would begin a new one, and this one be committed without what came before (B02).
             again = queue.has_older(batch) if self.transaction is not None else self.numbering.refused(queue, batch, error)
-        return again and not self.is_late(batch, now) and not self._has_no_tries(batch)
+        return again and not self.is_late(batch, now) and (self._retries is None or self._tries(batch) <= self._retries)
 
     def _tries(self, batch: Batch) -> int:
         return int(batch.attempts if self.counts_unsent else batch.attempts - batch.extra.unsent)
-
-    def _has_no_tries(self, batch: Batch) -> bool:
-        return self._retries is not None and self._tries(batch) > self._retries
 
     def _explained(self, batch: Batch, error: KafkaException, now: float) -> KafkaException:
         """Why a batch is not sent again although its number, its time or the tries that it has are all that is wrong."""
@@ -562,9 +558,10 @@ class Sender:
             text = f"{self._too_late(batch)}: {error}"
             if error.never_sent and batch.extra.refused is not None:
                 text += f"; the last try: {batch.extra.refused}"
-        elif error.retriable and self._has_no_tries(batch):
+        elif error.retriable and self._retries is not None and self._tries(batch) > self._retries:
             tries = self._tries(batch)
-            text = f"{batch.topic}-{batch.partition}: given up after {tries} {'try' if tries == 1 else 'tries'}: {error}; {MORE_TRIES}"
+            had = f"retries={self._retries} (topic.get_producer(): max_retries={self._retries + 1})"
+            text = f"{batch.topic}-{batch.partition}: given up after {tries} {'try' if tries == 1 else 'tries'}: {error}; give it more than {had}"
         else:
             return error
         return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")

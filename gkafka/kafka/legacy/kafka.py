@@ -164,8 +164,7 @@ class KafkaConsumer(OfOneProcess):
         if self._reader is not None:
             self._reader.stop()
         self._reader = Reader(self._opened(), reset=start_of(self._config["auto_offset_reset"]), **o.native(self._config, NAMES))
-        if offsets:
-            self._reader.assign(offsets)
+        self._reader.assign(offsets)
 
     def _opened(self) -> native.KafkaClient:
         if self._client is None:

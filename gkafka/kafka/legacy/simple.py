@@ -98,8 +98,7 @@ class SimpleConsumer(Consumer):
             fetch_message_max_bytes=self._buffer_size,
         )
         try:
-            if self.offsets:
-                self._reader.assign({self._tp(p): offset for p, offset in self.offsets.items()})
+            self._reader.assign({self._tp(p): offset for p, offset in self.offsets.items()})
         except BaseException:
             self.stop()
             raise
