@@ -28,6 +28,7 @@ $(READY): requirements.txt
 	@test -x $(PY) || { echo "making $(VENV)" && $(PYTHON) -m venv $(VENV); }
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gkafka needs Python 3.10 or newer: make venv PYTHON=python3.12")'
 	@echo "installing the packages of requirements.txt into $(VENV): downloaded once, Spark is the largest"
+	@$(PY) -m pip install $(QUIET) --disable-pip-version-check 'pip>=25.1' # older ones show nothing while they install
 	$(PY) -m pip install $(QUIET) --disable-pip-version-check -r requirements.txt
 	@touch $@
 
@@ -39,7 +40,7 @@ $(GSSAPI): $(READY)
 	  touch $@; \
 	fi
 
-$(BUILT): $(READY) $(SOURCES) | $(GSSAPI)
+$(BUILT): $(READY) $(SOURCES)
 	@echo "building gkafka's compiled parts (once, and when they change)"
 	PYTHONWARNINGS=ignore $(PY) -m pip install $(QUIET) --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(PY) -c 'from gkafka.records import IMPLEMENTATION as name; print("gkafka.records:", name)'
@@ -55,7 +56,7 @@ lint: $(READY)
 near: $(BUILT)  ## the tests nearest to what differs from the last commit, or to FILE=gkafka/core/fetcher.py (2 minutes)
 	$(PY) -m tests.near $(FILE)
 
-built-and-linted: $(READY)
+built-and-linted: $(READY) $(GSSAPI)
 	@$(MAKE) --no-print-directory -j2 lint $(BUILT) # types are checked while the compiled parts are built
 
 check: built-and-linted  ## lint, types and the tests that talk to no broker and no other peer, without the thorough ones (90 seconds)
@@ -64,7 +65,7 @@ check: built-and-linted  ## lint, types and the tests that talk to no broker and
 test: built-and-linted  ## everything: all tests, also on the Python twin with recording handlers, real Kafka of all versions, faults, Spark, the demo in a small form
 	$(PY) -m tests.stages test
 
-thorough: $(BUILT)  ## more seeds, more examples and more shots of what `make test` tries in short, more releases, the other handler
+thorough: $(BUILT) $(GSSAPI)  ## more seeds, more examples and more shots of what `make test` tries in short, more releases, the other handler
 	$(PY) -m tests.stages thorough
 
 mutants: $(BUILT)  ## does a test notice each of the mistakes of tests/mutants? (some minutes)
@@ -97,13 +98,13 @@ spark-matrix: $(BUILT)  ## the streams, sinks and reads of Spark on 4.0, 4.1 and
 faults: $(BUILT)  ## faults under load on a real three-node Kafka, beside confluent-kafka, as a table (FAULT=F03 for one, SEED=n)
 	$(PY) -m tests.faults $(addprefix --fault ,$(FAULT)) $(addprefix --seed ,$(SEED))
 
-bars: $(BUILT)  ## the bars of security, each by the tests that hold it, as a list (BAR=G28 for one; some minutes)
+bars: $(BUILT) $(GSSAPI)  ## the bars of security, each by the tests that hold it, as a list (BAR=G28 for one; some minutes)
 	$(PY) -m tests.bars $(BAR)
 
 fuzz: $(BUILT)  ## every decoder, by 600,000 mutants each, 1e7 in all; findings become files of tests/fuzz/corpus (TARGET=zstd, EXECUTIONS=n; an hour)
 	GKAFKA_IMPL=cython $(PY) -m tests.fuzz --executions $(or $(EXECUTIONS),600000) $(addprefix --target ,$(TARGET))
 
-soak: $(BUILT)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage, ten minutes of restarts (half an hour)
+soak: $(BUILT) $(GSSAPI)  ## what has no end, tried longest: 10,000 random schedules of groups, 200,000 pieces of garbage, ten minutes of restarts (half an hour)
 	$(PY) -m pytest -q -n 2 -m soak -o faulthandler_timeout=2000 --ignore=tests/live tests
 
 clean:  ## remove what was built; .venv goes, too

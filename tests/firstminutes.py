@@ -259,6 +259,8 @@ class Terminal:
     def _note_line(self, line: bytes) -> None:
         at = now()
         text = shown(line.decode(errors="replace"))
+        if self.played.lines and text == self.played.lines[-1].text:  # a bar that is drawn anew
+            return
         self.played.lines.append(Line(figure(at - self._lined), text))
         self._lined = at
         print(f"{self.played.lines[-1].after:7.1f}  {text}", flush=True)
@@ -310,8 +312,13 @@ class Terminal:
         return self.played
 
 
-CONTROLLING = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
-"""Makes the terminal that of the session, as a shell's is."""
+CONTROLLING = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Makes the terminal that of the session, and has Ctrl-C end what runs there: a play in the background has it ignored."""
 
 
 class Newcomer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,21 @@ def test_a_server_serves_until_ctrl_c() -> None:
     assert defects(played, "") == []
 
 
+def test_ctrl_c_is_heard_also_where_the_play_itself_ignores_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        terminal = on_a_terminal("echo 127.0.0.1:9092; sleep 1000")
+        assert terminal.wait_until_ready(60)
+        assert terminal.interrupt().status == -signal.SIGINT
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_bar_that_is_drawn_anew_is_one_line() -> None:
+    played = on_a_terminal("printf '1/2\\n1/2\\n2/2\\n1/2\\n'").wait(60)
+    assert [line.text for line in played.lines] == ["1/2", "2/2", "1/2"]
+
+
 def test_a_server_that_ends_at_once_is_not_waited_for() -> None:
     terminal = on_a_terminal("echo no Java; exit 1")
     assert not terminal.wait_until_ready(60)
@@ -194,6 +210,13 @@ def test_on_a_terminal_make_lets_pip_show_what_it_does_and_in_a_log_not() -> Non
     assert "--quiet" in logged
     assert not [line.text for line in seen.lines if "--quiet" in line.text]
     assert any("pip install" in line.text for line in seen.lines)
+
+
+def test_the_demo_does_not_wait_for_what_only_tests_need_and_the_tests_do() -> None:
+    for target, wanted in (("demo", False), ("test", True), ("thorough", True)):
+        command = ["make", "--dry-run", "--what-if=requirements.txt", target]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert ("gssapi" in said) == wanted, target
 
 
 def test_an_installation_moves_while_the_compiler_says_nothing() -> None:
