@@ -33,6 +33,7 @@ $(READY): requirements.txt
 	@touch $@
 
 # There is no wheel of it for Linux, so it is built, which takes a minute and Kerberos' headers. Where it cannot be, the tests of Kerberos are left out.
+# FIRST is what is built before gkafka: two pips at once get in each other's way, and the demo needs no Kerberos.
 $(GSSAPI): $(READY)
 	@if command -v krb5-config >/dev/null; then \
 	  echo "building gssapi, for the tests of Kerberos (once)"; \
@@ -40,7 +41,7 @@ $(GSSAPI): $(READY)
 	  touch $@; \
 	fi
 
-$(BUILT): $(READY) $(SOURCES)
+$(BUILT): $(READY) $(SOURCES) | $(FIRST)
 	@echo "building gkafka's compiled parts (once, and when they change)"
 	PYTHONWARNINGS=ignore $(PY) -m pip install $(QUIET) --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@$(PY) -c 'from gkafka.records import IMPLEMENTATION as name; print("gkafka.records:", name)'
@@ -56,8 +57,8 @@ lint: $(READY)
 near: $(BUILT)  ## the tests nearest to what differs from the last commit, or to FILE=gkafka/core/fetcher.py (2 minutes)
 	$(PY) -m tests.near $(FILE)
 
-built-and-linted: $(READY) $(GSSAPI)
-	@$(MAKE) --no-print-directory -j2 lint $(BUILT) # types are checked while the compiled parts are built
+built-and-linted: $(READY)
+	@$(MAKE) --no-print-directory -j2 lint $(BUILT) FIRST=$(GSSAPI) # types are checked while the compiled parts are built
 
 check: built-and-linted  ## lint, types and the tests that talk to no broker and no other peer, without the thorough ones (90 seconds)
 	$(PY) -m tests.stages check
