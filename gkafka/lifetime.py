@@ -179,7 +179,7 @@ def _ask_uwsgi(uwsgi: Any) -> None:
         finally:
             _end_at_exit()
 
-    at_exit.flushes_gkafka = True  # type: ignore[attr-defined]
+    at_exit.flushes_gkafka = True  # type: ignore[attr-defined]  # a mark for the next call
     uwsgi.atexit = at_exit
 
 

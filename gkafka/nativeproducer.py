@@ -130,7 +130,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self._interceptors = InterceptorChain(config.interceptors, produce) if config.interceptors else None
         if config.interceptors or Intake.is_needed(config):
             self.look_often()
-        self.produce = produce if self._interceptors is None else self._interceptors.produce  # type: ignore[method-assign]
+        self.produce = produce if self._interceptors is None else self._interceptors.produce  # type: ignore[method-assign]  # no call of ours between
         hooks = (config.on_delivery, self._interceptors.done if self._interceptors is not None else None)
         self._appender.hooks = tuple(hook for hook in hooks if hook is not None) or None
         self._appender.fast = config.transactional_id is None

@@ -186,7 +186,7 @@ class Producer(OfOneProcess):
         plain = engine.takes_lanes and self._serializer is None and not self._synchronous
         if plain and type(self).produce is Producer.produce:
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
-            self.produce = lane.produce  # type: ignore[method-assign]
+            self.produce = lane.produce  # type: ignore[method-assign]  # no call of ours between
 
     def stop(self) -> None:
         """Send what is pending, then stop. Idempotent.

@@ -1,4 +1,4 @@
-"""Apache Kafka in Spark without a jar: format("gkafka") for reading and writing, batches and streams. `pip install gkafka[spark]`; `kafka-tools docs spark`.
+"""Apache Kafka in Spark without a jar: format("gkafka") for reading and writing, batches and streams. `pip install 'gkafka[spark]'`; `kafka-tools docs spark`.
 
     gkafka.spark.register(spark)
     df = spark.read.format("gkafka").option("kafka.bootstrap.servers", "h1:9092").option("subscribe", "t").load()

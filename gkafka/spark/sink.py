@@ -125,7 +125,7 @@ _ARROW: Any = getattr(api, "DataSourceStreamArrowWriter", None)  # since 4.1
 
 if _ARROW is not None:
 
-    class GKafkaStreamWriter(_StreamSink, _ARROW):  # type: ignore[misc]
+    class GKafkaStreamWriter(_StreamSink, _ARROW):  # type: ignore[misc]  # a base that 4.0 lacks
         """A micro-batch of a stream, as Arrow batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -133,7 +133,7 @@ if _ARROW is not None:
 
 else:
 
-    class GKafkaStreamWriter(_StreamSink, DataSourceStreamWriter):  # type: ignore[no-redef]
+    class GKafkaStreamWriter(_StreamSink, DataSourceStreamWriter):  # type: ignore[no-redef]  # one of the two
         """A micro-batch of a stream, as rows: Spark 4.0 has nothing else for Python."""
 
         def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:

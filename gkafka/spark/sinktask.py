@@ -75,7 +75,7 @@ def failed(batch: Batch) -> KafkaException:
     error = batch.error
     text, where = _by_properties(str(error)), f"{batch.topic}-{batch.partition}"
     known = isinstance(error, KafkaException) and not isinstance(error, UnknownBrokerError)  # that one is made of a code
-    kind: type[KafkaException] = type(error) if known else ProduceFailureError  # type: ignore[assignment]
+    kind: type[KafkaException] = type(error) if known else ProduceFailureError  # type: ignore[assignment]  # `known` says so
     next_step = f"{WHILE_AWAY}. {AGAIN}" if isinstance(error, KafkaTimeoutError) else AGAIN
     raised = kind(f"{'' if where in text else f'{where}: '}{text}; {next_step}", topic=batch.topic, partition=batch.partition)
     raised.__cause__ = error

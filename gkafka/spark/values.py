@@ -58,9 +58,9 @@ def _hidden(name: str, value: Any, *, is_known: bool) -> str:
         return value
     text, dotted = str(value), name.replace("_", ".").removeprefix("kafka.")  # which may have been forgotten
     if dotted == "sasl.mechanism":
-        return hide_mistaken("sasl_mechanism", text)  # type: ignore[no-any-return]
+        return hide_mistaken("sasl_mechanism", text)  # type: ignore[no-any-return]  # a text stays one
     if dotted == "bootstrap.servers":
-        return hide_hosts(text)  # type: ignore[no-any-return]
+        return hide_hosts(text)  # type: ignore[no-any-return]  # a text stays one
     is_key = dotted.startswith("ssl.") and may_be_key(text)
     is_secret = (
         is_key

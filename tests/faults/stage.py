@@ -121,7 +121,7 @@ class Stage:
         assignment = [list(nodes)] * partitions if nodes else self._replicas(range(partitions))
         given = {key.replace("_", "."): str(value) for key, value in (configs or {}).items()}
         made = self.admin.create_topics([NewTopic(name, partitions, replica_assignment=assignment, config=given)], request_timeout=30)
-        made[name].result(30)
+        _done(made[name], "TOPIC_ALREADY_EXISTS")
         self._sizes[name] = partitions
         self._until_led(name)
 
@@ -130,7 +130,7 @@ class Stage:
         from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
         news = NewPartitions(name, count, replica_assignment=self._replicas(range(self._sizes[name], count)))
-        self.admin.create_partitions([news], request_timeout=30)[name].result(30)
+        _done(self.admin.create_partitions([news], request_timeout=30)[name], "INVALID_PARTITIONS")
         self._sizes[name] = count
         self._until_led(name)
 
@@ -141,7 +141,7 @@ class Stage:
         until(lambda: all(self._leads(node, name) for node in self.alive()), f"every node serves {name}")
 
     def delete_topic(self, name: str) -> None:
-        self.admin.delete_topics([name], request_timeout=30)[name].result(30)
+        _done(self.admin.delete_topics([name], request_timeout=30)[name], "UNKNOWN_TOPIC_OR_PART")
         until(lambda: not any(node.leaders(name) for node in self.alive()), f"no node serves {name} any more")
 
     def _leads(self, node: Node, topic: str) -> bool:
@@ -389,6 +389,17 @@ class ZooKeeperStage(Stage):
 
     def restart(self, id: int) -> None:
         self.cluster.restart(id)
+
+
+def _done(asked: Any, already: str) -> None:
+    """Wait for a call of the admin's. already: the error that says that it was done; librdkafka asks again by itself when a connection broke before the answer."""
+    from confluent_kafka import KafkaException
+
+    try:
+        asked.result(30)
+    except KafkaException as exc:
+        if exc.args[0].name() != already:
+            raise
 
 
 def list_of(partitions: Mapping[Any, object]) -> dict[str, list[int]]:
