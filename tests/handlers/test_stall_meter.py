@@ -183,7 +183,8 @@ def test_threads_have_no_hub_and_the_log_says_so_once(
 ) -> None:
     """The option was accepted without a word, and its figures stayed None."""
     monkeypatch.setattr("gkafka.client._no_hub_untold", [None])
-    monkeypatch.setattr("gkafka.handlers.selection.gevent_is_running", lambda: False)  # auto would warn of it
+    for place in ("selection", "threads"):  # auto would warn of it
+        monkeypatch.setattr(f"gkafka.handlers.{place}.gevent_is_running", lambda: False)
     for _ in range(2):
         with KafkaClient("127.0.0.1:1", handler=handler, hub_stall_meter=True) as client:
             assert client.stats()["hub_stall_ms"] is None

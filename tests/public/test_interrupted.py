@@ -385,7 +385,7 @@ class FailedBatch:
     count, size, wire_size, topic, partition, created = 2, 100, 0, "t", 0, 0.0
 
     def __init__(self, name: str) -> None:
-        self.name, self.held, self.extra = name, True, SimpleNamespace(persisted="no", told=False, counted=None)
+        self.name, self.held, self.extra = name, True, SimpleNamespace(persisted="no", told=False, counted=None, heard=None)
 
     def record(self, index: int) -> str:
         return f"{self.name}{index}"

@@ -100,6 +100,9 @@ def test_a_topic_that_comes_into_being_because_it_is_asked_for_is_told_once(clus
 
 def test_where_there_is_no_zookeeper_the_error_names_the_other_way(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"127.0.0.1:{refused_port()}"
+    monkeypatch.setattr(
+        "kazoo.client.KazooClient.start_async", lambda self: self.handler.event_object()
+    )  # kazoo's threads are not judged here
     with KafkaClient(cluster.bootstrap, handler="threading") as client:
         topic = client.topics["t"]
         ask = {"zookeeper_connect": address, "zookeeper_connection_timeout_ms": 100}
