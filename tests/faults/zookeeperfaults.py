@@ -72,14 +72,21 @@ def session(member: Member) -> tuple[int, str] | None:
 
 
 def expire(run: GroupRun, member: Member) -> None:
+    """Take the session over and close it, until that is another one: a member that connects again at once has it back before it is closed."""
     from kazoo.client import KazooClient
 
     found = session(member)
     assert found is not None
-    twin = KazooClient(run.stage.cluster.zookeeper, client_id=(found[0], bytes.fromhex(found[1])))
-    twin.start()
-    twin.stop()
-    twin.close()
+
+    def is_over() -> bool:
+        twin = KazooClient(run.stage.cluster.zookeeper, client_id=(found[0], bytes.fromhex(found[1])))
+        twin.start()
+        session_id = twin.client_id[0]
+        twin.stop()
+        twin.close()
+        return bool(session_id != found[0])
+
+    run.wait(is_over, f"the session of {member.name} is over")
 
 
 def owners_stolen(run: GroupRun) -> None:
