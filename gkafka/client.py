@@ -241,7 +241,9 @@ class KafkaClient(OfOneProcess):
                 raise UnknownOptionError(f"get_consumer(): unknown option {name!r}; it is called group here: group={options[name]!r}")
         if self._properties is not None:
             options, group = self._properties.of_consumer(options, topics, group)
-        return Consumer(self._cluster, build(NativeConsumerConfig, options, where="get_consumer()"), topics=topics, group=group)
+        return Consumer(
+            self._cluster, build(NativeConsumerConfig, options, where="get_consumer()", owner=Consumer), topics=topics, group=group
+        )
 
     def partitions(self, topic: str) -> list[int]:
         """The ids of a topic's partitions."""

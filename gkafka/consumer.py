@@ -567,7 +567,7 @@ class Consumer(OfOneProcess):
 
 def _partition(given: Any) -> TopicPartition:
     if not isinstance(given, tuple) or len(given) != 2:
-        raise ConfigurationError(f"partition={given!r}: must be (topic, partition), as in {EXAMPLE}")
+        raise ConfigurationError(f"partition={given!r}: must be (topic, partition), as in ('topic', 0)")
     return TopicPartition(check_topic_name(given[0]), check_partition("partition", given[1]))
 
 

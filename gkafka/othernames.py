@@ -36,11 +36,10 @@ CALLS: dict[str, dict[str, str]] = {
     },
     "gkafka.topic.Topic": {
         "produce": "get_producer().produce()",
-        "get_consumer": "get_simple_consumer(), or client.get_consumer(topic)",
+        "get_consumer": "get_simple_consumer(), or client.get_consumer(topic.name)",
         "consume": "get_simple_consumer().consume()",
     },
     "gkafka.nativeproducer.NativeProducer": {
-        "send": "produce(topic, value, key=...)",
         "stop": "close()",
         "start": f"{NOT_NEEDED}: it runs from the beginning to close()",
         "poll": f"{NOT_NEEDED}: a worker of the producer's calls callbacks, and flush() waits for all records",

@@ -74,10 +74,10 @@ MOVES: dict[tuple[State, Event], State] = {
 
 # -- what is asked of a fresh connection -------------------------------------------------------------------------------
 class Ask(enum.Enum):
-    HIGHEST = "ApiVersions in our highest version"
+    HIGHEST = "ApiVersions"
     LOWEST = "ApiVersions v0"
-    GROUPS = "DescribeGroups v0 of no group"  # 0.9.0 has it; 0.8.2 closes the connection on an api that it does not know
-    OFFSETS = "ListOffsets v0 of no topic"  # every Kafka since 0.8.0 has it, and it changes nothing there
+    GROUPS = "DescribeGroups v0"  # 0.9.0 has it; 0.8.2 closes the connection on an api that it does not know
+    OFFSETS = "ListOffsets v0"  # every Kafka since 0.8.0 has it, and it changes nothing there
     CONFIRM = "ApiVersions v0 once more"
     NOTHING = "nothing"
 

@@ -472,7 +472,7 @@ def test_an_error_names_the_api_of_the_question_that_was_asked() -> None:
     with pytest.raises(ProtocolError, match=r"where DescribeGroups \(\d+\) is to be answered") as raised:
         made.negotiated(memoryview(struct.pack(">ii", cid + 1, 0)), 0.0)
     assert (raised.value.broker, raised.value.api) == (1, "DescribeGroups")
-    with pytest.raises(ProtocolError, match=r"in place of the answer to .*DescribeGroups v0 of no group") as raised:
+    with pytest.raises(ProtocolError, match=r"in place of the answer to .*DescribeGroups v0") as raised:
         made.frame_size(struct.pack(">i", -5))
     assert (raised.value.broker, raised.value.api) == (1, "DescribeGroups")
 

@@ -94,16 +94,16 @@ STEPS: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
         " (last received: 2 bytes of an answer to SOCKS5 greeting)",
     ),
     "TLS handshake": (lambda: scripted(begins_tls), {"security_protocol": "SSL"}, " (last received: 6 bytes of the server's part)"),
-    "ApiVersions in our highest version": (
+    "ApiVersions": (
         lambda: scripted(begins_an_answer),
         {},
         " (last received: part of an answer)",
     ),
-    "ApiVersions in our highest version, DescribeGroups v0 of no group": (lambda: scripted(lambda talk: None), {}, NOTHING),
+    "ApiVersions, DescribeGroups v0": (lambda: scripted(lambda talk: None), {}, NOTHING),
     "SaslHandshake v1": (
         lambda: broker_without("SaslHandshake"),
         SCRAM,
-        " (last received: the answer to ApiVersions in our highest version)",
+        " (last received: the answer to ApiVersions)",
     ),
     "SaslAuthenticate v2, round 1": (
         lambda: broker_without("SaslAuthenticate"),
@@ -118,13 +118,13 @@ STEPS: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "SASL message, round 1": (lambda: scripted(shakes_hands_as_of_old), SCRAM, " (last received: the answer to SaslHandshake v0)"),
 }
 """Step: a peer that is silent there, the client's options, and what the peer had said."""
-TWO_QUESTIONS = "ApiVersions in our highest version, DescribeGroups v0 of no group"
+TWO_QUESTIONS = "ApiVersions, DescribeGroups v0"
 """The second one is asked after a fifth of the time for connecting."""
 TIMED = [
     "TCP connect",
     "SOCKS5 CONNECT",
     "TLS handshake",
-    "ApiVersions in our highest version",
+    "ApiVersions",
     TWO_QUESTIONS,
     "SaslAuthenticate v2, round 2",
 ]

@@ -91,6 +91,7 @@ def calls(cluster: MockCluster) -> Any:
         ("pykafka's consumer", "enable_auto_commit", "it is auto_commit_enable here"),
         ("pykafka's consumer", "value_deserializer", r"give deserializer=, a callable"),
         ("producer", "linger", "did you mean 'linger_ms'"),
+        ("consumer", "grop", "did you mean 'group'"),
     ],
 )
 def test_an_option_of_another_call_or_client_is_told_by_what_it_is_here(calls: Any, call: str, option: str, says: str) -> None:
