@@ -99,6 +99,37 @@ def test_too_long_in_a_fork(monkeypatch):
         while True: pass
     finally:
         print("child", made == [child.pid])
+
+done = []
+
+@pytest.fixture(scope="session")
+def shared_by_all():
+    done.append("begun")
+    try:
+        if done == ["begun"]:
+            time.sleep(600)
+        yield
+    finally:
+        done.append("ended")
+
+@pytest.fixture(scope="module")
+def shared(shared_by_all, request):
+    request.addfinalizer(lambda: done.append("cleared"))
+    if done == ["begun", "ended", "begun"]:
+        SparkContext._gateway = py4j.Gateway()
+        SparkContext._gateway.call(600)
+    return SparkContext
+
+@pytest.mark.timeout(0.5)
+def test_too_long_in_a_fixture_of_the_session(shared):
+    pass
+
+@pytest.mark.timeout(0.5)
+def test_too_long_in_a_fixture_of_the_module_in_a_call_of_a_jvm(shared):
+    pass
+
+def test_behind_both(shared):
+    assert done == ["begun", "ended", "begun", "cleared"]
 """
 
 
@@ -114,9 +145,10 @@ def test_the_alarm_ends_the_jvm_waits_for_a_fork_and_breaks_no_neighbour(tmp_pat
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False, env=_plain())
     said = done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, said
-    results = {name: result for result, name in re.findall(r"^(PASSED|FAILED) \S+::(\w+)", said, re.MULTILINE)}
-    assert len(results) == 10, said
-    assert {name for name, result in results.items() if result == "PASSED"} == {"test_before", "test_behind"}, said
+    results = {name: result for result, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\w+)", said, re.MULTILINE)}
+    assert len(results) == 13, said
+    assert {name for name, result in results.items() if result == "PASSED"} == {"test_before", "test_behind", "test_behind_both"}, said
+    assert list(results.values()).count("ERROR") == 2, said
     assert "the JVM has ended" in said
     assert "test_too_long has run out of its 1 s in a call of this JVM" in said
     assert "child True" in said

@@ -63,6 +63,17 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[None]:
+    """pytest keeps what a fixture has raised for all tests that share it. What the alarm ended is forgotten, so the next one sets it up anew."""
+    try:
+        return (yield)
+    except BaseException:
+        if RAN_OUT in request._pyfuncitem.stash:
+            fixturedef.finish(request)
+        raise
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Fail what has run out of time, whatever it made of that; what it still has to clear up is done in peace."""
