@@ -21,7 +21,8 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  PYTHON=python3.12 chooses the interpreter of a new .venv, SITE=folder the site of the demo, DEMO_PAGES=n its size."
 
-venv: $(BUILT)  ## .venv with all packages and gkafka, compiled if there is a C compiler
+venv: $(READY)  ## .venv with all packages and gkafka, compiled if there is a C compiler
+	@$(MAKE) --no-print-directory $(BUILT) FIRST=$(GSSAPI)
 
 # pip knows what is there already: a second run with other requirements only adds to it.
 $(READY): requirements.txt
@@ -32,13 +33,13 @@ $(READY): requirements.txt
 	$(PY) -m pip install $(QUIET) --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-# There is no wheel of it for Linux, so it is built, which takes a minute and Kerberos' headers. Where it cannot be, the tests of Kerberos are left out.
-# FIRST is what is built before gkafka: two pips at once get in each other's way, and the demo needs no Kerberos.
+# There is no wheel of it for Linux, so it is built, which takes a minute, Kerberos' headers and a compiler. Where it cannot be, it is tried again the next
+# time, and the tests of Kerberos are left out. FIRST is what is built before gkafka: two pips at once get in each other's way, and the demo needs no Kerberos.
 $(GSSAPI): $(READY)
-	@if command -v krb5-config >/dev/null; then \
+	@if command -v krb5-config >/dev/null && command -v cc >/dev/null; then \
 	  echo "building gssapi, for the tests of Kerberos (once)"; \
-	  $(PY) -m pip install $(QUIET) --disable-pip-version-check 'gssapi>=1.8' || echo "gssapi could not be built: the tests of Kerberos are left out" >&2; \
-	  touch $@; \
+	  $(PY) -m pip install $(QUIET) --disable-pip-version-check 'gssapi>=1.8' && touch $@ || \
+	  echo "gssapi could not be built: the tests of Kerberos are left out" >&2; \
 	fi
 
 $(BUILT): $(READY) $(SOURCES) | $(FIRST)

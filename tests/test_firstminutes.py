@@ -213,10 +213,24 @@ def test_on_a_terminal_make_lets_pip_show_what_it_does_and_in_a_log_not() -> Non
 
 
 def test_the_demo_does_not_wait_for_what_only_tests_need_and_the_tests_do() -> None:
-    for target, wanted in (("demo", False), ("test", True), ("thorough", True)):
+    for target, wanted in (("demo", False), ("venv", True), ("test", True), ("thorough", True)):
         command = ["make", "--dry-run", "--what-if=requirements.txt", target]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
         assert ("gssapi" in said) == wanted, target
+
+
+def test_a_package_that_could_not_be_built_is_tried_again(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / ".ready").touch()
+    for program in ("krb5-config", "cc", "python"):
+        (venv / "bin" / program).write_text("#!/bin/sh\nexit $STATUS\n")
+        (venv / "bin" / program).chmod(0o755)
+    for status, tried in (("1", True), ("0", True), ("0", False)):
+        environment = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "STATUS": status}
+        command = ["make", f"VENV={venv}", f"{venv}/.gssapi"]
+        said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        assert ("building gssapi" in said.stdout, "could not be built" in said.stderr) == (tried, status == "1")
 
 
 def test_an_installation_moves_while_the_compiler_says_nothing() -> None:
