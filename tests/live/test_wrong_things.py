@@ -24,6 +24,7 @@ from tests.kit.clock import now
 from tests.live.jvm import free_ports
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
+from tests.public.aids import limit_calls
 
 if TYPE_CHECKING:
     from gkafka import KafkaClient
@@ -45,9 +46,13 @@ def test_an_unknown_topic_is_named_by_the_error_of_a_producer(
     assert [record.value for record in peer.read(good, 1)] == [b"accepted"]
 
 
-def test_an_unknown_topic_is_named_by_the_error_of_a_look_up(connect: Callable[..., KafkaClient], new_name: Callable[[str], str]) -> None:
+def test_an_unknown_topic_is_named_by_the_error_of_a_look_up(
+    connect: Callable[..., KafkaClient], new_topic: Callable[..., str], new_name: Callable[[str], str]
+) -> None:
     unknown = new_name("unknown")
-    client = connect(auto_create_topics=False, api_timeout_ms=3000)
+    client = connect(auto_create_topics=False)
+    client.list_offsets({(new_topic(), 0): -1})
+    limit_calls(client, 3000)
     with pytest.raises(UnknownTopicOrPartition, match=unknown):
         client.topics[unknown]
     with pytest.raises(KafkaException, match=unknown):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
 from gkafka.testing import Action, MockCluster, StoredRecord
 from gkafka.testing.server import Call
@@ -50,6 +52,11 @@ class Aside(Generic[T]):
         if self.error is not None:
             raise self.error
         return self.value  # type: ignore[return-value]
+
+
+def limit_calls(client: KafkaClient, api_timeout_ms: float) -> None:
+    """Have each call from here on end by then: what has to succeed was done before, in all the time that a busy machine takes."""
+    client.cluster.config = dataclasses.replace(client.cluster.config, api_timeout_ms=api_timeout_ms)
 
 
 class Runner:

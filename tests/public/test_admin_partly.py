@@ -22,7 +22,7 @@ from gkafka.exceptions import (
 )
 from gkafka.testing import Drop, Edit, Error, MockCluster, Reply
 from gkafka.wire import txnadmin
-from tests.kit.clock import now
+from tests.kit.clock import PATIENCE_S, now
 from tests.public.conftest import Connect
 
 Make = Callable[..., MockCluster]
@@ -53,6 +53,13 @@ def failed(call: Callable[[], object]) -> AdminError:
         call()
     assert now() - began < SOON_S
     return caught.value
+
+
+@pytest.fixture
+def tries_once(client: KafkaClient, monkeypatch: pytest.MonkeyPatch) -> Admin:
+    """What is to be tried again has no time left for it, at once, however long the first try may take."""
+    monkeypatch.setattr(client.cluster, "pause", lambda seconds: None)
+    return client.admin(retry_backoff_ms=1000 * PATIENCE_S)
 
 
 def of_topic(name: str, code: int) -> Edit:
@@ -115,7 +122,9 @@ def test_what_cannot_be_shifted_keeps_nothing_else_from_it(admin: Admin, cluster
 
 
 # -- what groups have committed ----------------------------------------------------------------------------------------
-def test_a_group_with_an_open_transaction_is_looked_at_without_waiting(admin: Admin, client: KafkaClient, cluster: MockCluster) -> None:
+def test_a_group_with_an_open_transaction_is_looked_at_without_waiting(
+    admin: Admin, tries_once: Admin, client: KafkaClient, cluster: MockCluster
+) -> None:
     admin.alter_group_offsets("g", {("t", 0): 3, ("t", 1): 4})
     producer = client.get_producer(transactional_id="x")
     producer.init_transactions()
@@ -126,8 +135,8 @@ def test_a_group_with_an_open_transaction_is_looked_at_without_waiting(admin: Ad
     assert admin.reset_group_offsets("g", to="latest")["t", 0].before == 3
     assert now() - began < SOON_S
     for call in (
-        lambda: admin.list_group_offsets("g", require_stable=True, timeout=1),
-        lambda: admin.list_group_offsets("g", T, require_stable=True, timeout=1),
+        lambda: tries_once.list_group_offsets("g", require_stable=True, timeout=PATIENCE_S),
+        lambda: tries_once.list_group_offsets("g", T, require_stable=True, timeout=PATIENCE_S),
     ):
         error = failed(call)
         assert isinstance(error.errors["t", 0], UnstableOffsetCommit)
@@ -136,14 +145,16 @@ def test_a_group_with_an_open_transaction_is_looked_at_without_waiting(admin: Ad
     assert admin.list_group_offsets("g", require_stable=True)["t", 0].offset == 3
 
 
-def test_a_broker_that_says_unstable_to_everybody_is_not_asked_again_and_again(admin: Admin, cluster: MockCluster) -> None:
+def test_a_broker_that_says_unstable_to_everybody_is_not_asked_again_and_again(
+    admin: Admin, tries_once: Admin, cluster: MockCluster
+) -> None:
     cluster.on("OffsetFetch", Error(88), times=None)
     began = now()
     with pytest.raises(UnstableOffsetCommit):
         admin.list_group_offsets("g")
     assert now() - began < SOON_S
-    with pytest.raises(KafkaTimeoutError, match=r"error 88|no answer"):  # whatever became of the last try
-        admin.list_group_offsets("g", require_stable=True, timeout=1)
+    with pytest.raises(KafkaTimeoutError, match="error 88"):
+        tries_once.list_group_offsets("g", require_stable=True, timeout=PATIENCE_S)
 
 
 def test_one_denied_topic_hides_no_other_ones_commit(admin: Admin, cluster: MockCluster) -> None:
@@ -174,6 +185,7 @@ def test_a_coordinator_that_is_silent_hides_no_other_ones_group(admin: Admin, cl
     for number, name in enumerate(("a", "b"), 1):
         cluster.move_coordinator(name, number)
         admin.alter_group_offsets(name, {("t", 0): 1})
+    admin.describe_groups(["a", "b"])  # both are connected
     cluster.on("ConsumerGroupDescribe", Drop(before=True), broker=2, times=None)
     error = failed(lambda: admin.describe_groups(["a", "b"], timeout=4))
     assert list(error.results) == ["a"]
@@ -182,6 +194,7 @@ def test_a_coordinator_that_is_silent_hides_no_other_ones_group(admin: Admin, cl
 
 def test_another_broker_is_asked_when_one_is_silent(admin: Admin, cluster: MockCluster) -> None:
     admin.alter_group_offsets("g", {("t", 0): 1})
+    admin.list_offsets(dict.fromkeys(T, -1))  # all are connected
     cluster.on("FindCoordinator", Drop(before=True), times=1)
     assert admin.list_group_offsets("g", timeout=4) == {("t", 0): GroupOffset(1)}
 

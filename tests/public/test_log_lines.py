@@ -14,7 +14,7 @@ from gkafka.errortexts import not_in_time, partitions_named
 from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, UnknownTopicError, ZooKeeperError
 from gkafka.testing import MockCluster
 from tests.kit.ports import refused_port
-from tests.public.aids import LIMIT_S, error_of
+from tests.public.aids import LIMIT_S, error_of, limit_calls
 
 
 def test_a_connection_that_never_was_is_not_called_closed(caplog: pytest.LogCaptureFixture) -> None:
@@ -29,8 +29,9 @@ def test_a_connection_that_never_was_is_not_called_closed(caplog: pytest.LogCapt
 
 def test_no_line_names_an_address_twice_and_closing_is_no_warning(cluster: MockCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "gkafka")
-    with KafkaClient(cluster.bootstrap, handler="threading", api_timeout_ms=300) as client:
+    with KafkaClient(cluster.bootstrap, handler="threading") as client:
         client.topics["t"].latest_available_offsets()
+        limit_calls(client, 300)
         cluster.close()
         error_of(client.topics["t"].latest_available_offsets)
     assert any("connection closed: the broker closed the connection" in line for line in caplog.messages)
@@ -39,8 +40,9 @@ def test_no_line_names_an_address_twice_and_closing_is_no_warning(cluster: MockC
 
 
 def test_a_call_that_waits_for_another_says_once_that_its_time_is_over(cluster: MockCluster) -> None:
-    with KafkaClient(cluster.bootstrap, handler="threading", api_timeout_ms=300) as client:
+    with KafkaClient(cluster.bootstrap, handler="threading") as client:
         client.cluster.wait_for_topic("t")
+        limit_calls(client, 300)
         cluster.close()
         error = error_of(client.cluster.get_group_coordinator, "g")
     assert isinstance(error, KafkaTimeoutError)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,7 @@ from gkafka.groupoffsets import GroupOffsets
 from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import Close, Delay, Edit, Error, MockCluster
 from tests.kit.clock import now
-from tests.public.aids import LIMIT_S, Clock, Runner, by_partition, error_of, fill, read
+from tests.public.aids import LIMIT_S, Clock, Runner, by_partition, error_of, fill, limit_calls, read
 from tests.public.test_consuming import Consume, consume, numbers
 
 __all__ = ["consume"]
@@ -471,7 +470,7 @@ def test_reset_offsets_that_fail_say_so(client: KafkaClient, cluster: MockCluste
     """101"""
     of = connect(cluster)
     consumer = consume(of=of)
-    of.cluster.config = dataclasses.replace(of.cluster.config, api_timeout_ms=1000)
+    limit_calls(of, 1000)
     cluster.on("ListOffsets", Error(5), times=None)
     assert type(error_of(consumer.reset_offsets)).__name__ == "OffsetRequestFailedError"
 
