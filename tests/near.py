@@ -42,11 +42,25 @@ INSTEAD = (
 """Of a file that no test is near to: what plays those that hold it. The first one counts."""
 
 
+class Unreadable(Exception):
+    """A file of Python that is none: the text names it and the line."""
+
+
+def parsed(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_bytes().decode())
+    except UnicodeDecodeError as error:
+        line, why = error.object[: error.start].count(b"\n") + 1, "not in UTF-8"
+    except SyntaxError as error:
+        line, why = error.lineno or 1, error.msg
+    raise Unreadable(f"{file.relative_to(ROOT)}:{line}: {why}")
+
+
 @cache
 def imports(file: Path) -> frozenset[str]:
     """The modules of gkafka and of tests that a file imports."""
     found: set[str] = set()
-    for node in statements(ast.parse(file.read_text())):
+    for node in statements(parsed(file)):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -161,14 +175,21 @@ def instead(name: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    named = arguments or differing(ROOT)
-    if missing := [name for name in arguments if not (ROOT / name).is_file() and name not in differing(ROOT)]:
+    if outside := [name for name in arguments if not (ROOT / name).resolve().is_relative_to(ROOT)]:
+        print(f"{', '.join(outside)} is not below {ROOT}: name files of this clone, as gkafka/core/fetcher.py", file=sys.stderr)
+        return 2
+    named = [(ROOT / name).resolve().relative_to(ROOT).as_posix() for name in arguments] or differing(ROOT)
+    if missing := [name for name in named if arguments and not (ROOT / name).is_file() and name not in differing(ROOT)]:
         print(f"there is no {', '.join(missing)} below {ROOT.name}: name files as gkafka/core/fetcher.py", file=sys.stderr)
         return 2
     if not named:
         print("nothing was changed since the last commit: name a file, as in make near FILE=gkafka/core/fetcher.py")
         return 1
-    near = {name: near_to(ROOT / name) for name in named}
+    try:
+        near = {name: near_to(ROOT / name) for name in named}
+    except Unreadable as error:
+        print(f"{error}: mend it first, for who imports what is not known before", file=sys.stderr)
+        return 2
     for name in (name for name, reached in near.items() if not reached):
         print(f"no test without Kafka reaches {name}: {instead(name)}")
     if not any(near.values()):

@@ -90,6 +90,39 @@ def test_a_name_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None
     assert "there is no gkafka/core/fetch.py below" in capsys.readouterr().err
 
 
+def test_a_file_of_another_clone_is_refused_and_one_of_this_is_taken_by_its_whole_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fetcher.py").touch()
+    assert main([str(tmp_path / "fetcher.py")]) == 2
+    assert f"{tmp_path}/fetcher.py is not below {ROOT}: name files of this clone" in capsys.readouterr().err
+    asked: list[Path] = []
+
+    def nothing(file: Path) -> dict[Path, int]:
+        asked.append(file)
+        return {}
+
+    monkeypatch.setattr(near, "near_to", nothing)
+    assert main([str(FETCHER)]) == 1
+    assert asked == [FETCHER]
+    assert "no test without Kafka reaches gkafka/core/fetcher.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [(b"x = 1\n\ny = (\n", ":3: '(' was never closed: "), (b"# one\n# \xe9\n", ":2: not in UTF-8: "), (b"\0", ":1: ")],
+    ids=["syntax", "encoding", "zero"],
+)
+def test_a_file_that_is_no_python_is_told_by_name_and_line(
+    held: bytes, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_bytes(held)
+    monkeypatch.setattr(near, "ROOT", tmp_path)
+    monkeypatch.setattr(near, "sources", lambda: [tmp_path / "broken.py"])
+    assert main(["broken.py"]) == 2
+    assert f"broken.py{told}" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("some")
 @pytest.mark.parametrize(
     ("name", "command"),
