@@ -163,6 +163,34 @@ def test_what_has_failed_in_a_run_is_not_tried_again(tmp_path: Path, monkeypatch
     assert [(tmp_path / lane).read_text() for lane in ("front", "beside")] == ["x", "x"]
 
 
+STAND_IN = """#!/bin/sh
+# Stands for Python: the plan is played, and all that it starts fails.
+case "$*" in *--collect-only*) exit ;; esac
+echo "$*" >> {folder}/started
+test "$2" = tests.stages || exit 1
+exec {python} -c 'import runpy, sys
+sys.executable = "{folder}/python"
+runpy.run_module("tests.stages", run_name="__main__", alter_sys=True)' $3
+"""
+
+
+@pytest.mark.parametrize("ci", [None, "true"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_stage_whose_pytest_fails_starts_it_once(plan: str, ci: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").write_text(STAND_IN.format(folder=tmp_path, python=sys.executable))
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.delenv("CI", raising=False)
+    if ci:
+        monkeypatch.setenv("CI", ci)
+    there = [word for name in ("built-and-linted", ".venv/.built", ".venv/.gssapi") for word in ("-o", name)]
+    made = subprocess.run(["make", *there, f"PY={tmp_path}/python", plan], cwd=ROOT, capture_output=True, text=True, check=False)
+    started = (tmp_path / "started").read_text().splitlines()
+    wanted = [" ".join(stage.command()[1:]) for stage in stages_of(plan).values()]
+    assert sorted(started) == sorted([f"-m tests.stages {plan}", *wanted]), made.stderr
+    assert made.returncode != 0
+    assert made.stdout.count("minutes, failed") == len(wanted)
+
+
 TESTS_AND_A_PLUGIN_THAT_TRIES_AGAIN = """
 import pytest
 from _pytest.runner import call_and_report, runtestprotocol
