@@ -13,7 +13,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import HandlerThreadError, KafkaException, SerializationError
 from gkafka.testing import Error, MockCluster
-from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill
+from tests.public.aids import LIMIT_S, Clock, Runner, error_of, fill, limit_calls
 from tests.public.groupaids import Join, cluster, filled, join
 
 __all__ = ["cluster", "join"]
@@ -71,8 +71,9 @@ def test_a_partition_whose_start_was_refused_once_begins_soon(
 def test_a_dead_letter_topic_that_is_not_there_takes_no_longer_than_api_timeout_ms(connect: Connect, make_cluster: Any) -> None:
     cluster = make_cluster(topics={"t": 1}, auto_create=False)
     fill(connect(cluster), [b"x"])
-    client = connect(cluster, api_timeout_ms=500)
+    client = connect(cluster)
     with client.get_consumer("t", value_deserializer=int, on_deserialize_error="dlq", dead_letter="nowhere") as consumer:
+        limit_calls(client, 500)
         with Clock() as clock:
             error = error_of(consumer.consume, LIMIT_S * 1000)
         assert isinstance(error, SerializationError)
