@@ -291,7 +291,7 @@ def test_f28_a_broker_that_shows_another_certificate_is_refused_until_its_author
     topic, authorities, certs = new_name("rotated"), tmp_path / "authorities.pem", kafka.certs
     kafka.cluster.create_topic(topic)
     write(authorities, certs.text("ca.pem"))
-    client = dial("good", ssl_cafile=str(authorities), api_timeout_ms=3000)
+    client = dial("good", ssl_cafile=str(authorities))
     round_trip(client, topic, b"before")
     show(kafka, "reissued")
     try:
