@@ -464,7 +464,7 @@ class GroupMachine(abc.ABC):
     def _not_found(self, answer: Answer, error: KafkaException) -> None:
         if passes(error):
             self._pause(Kind.FIND, error, answer.now)
-            if self.state is State.LEAVING and not self._may_try_farewell():
+            if self.state is State.LEAVING and not self._may_try_farewell(error):
                 self._farewell = None
         else:
             self._break(error)
@@ -479,14 +479,26 @@ class GroupMachine(abc.ABC):
         log.debug("group %r: %s", self.options.group, error)
         self._look_at_coordinator(error, answer.ask.to)
         is_silent = isinstance(error, KafkaTimeoutError)  # whoever waits for this has waited long enough
-        if self.state is State.LEAVING and not is_silent and passes(error) and self._may_try_farewell():
+        if self.state is not State.LEAVING or not passes(error):
+            return
+        if is_silent:
+            self._nobody_heard(error)
+        elif self._may_try_farewell(error):
             self._farewell = answer.ask.request
             self._pause(Kind.LEAVE, error, answer.now)
 
-    def _may_try_farewell(self) -> bool:
+    def _may_try_farewell(self, error: KafkaException) -> bool:
         """After a failure: was it not the last try? The session's end does the same, and nobody waits for ever."""
         self._farewell_failures += 1
-        return self._farewell_failures < FAREWELL_TRIES
+        if self._farewell_failures < FAREWELL_TRIES:
+            return True
+        self._nobody_heard(error)
+        return False
+
+    def _nobody_heard(self, error: KafkaException) -> None:
+        log.warning(
+            "group %r: nobody heard that a member leaves, its partitions are nobody's until its session ends: %s", self.options.group, error
+        )
 
     # -- the end of a membership -------------------------------------------------------------------------------------------
     def _fenced(self, error: KafkaException) -> None:

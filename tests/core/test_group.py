@@ -811,15 +811,18 @@ def test_a_coordinator_that_is_not_found_at_once_is_looked_for_again_by_who_leav
     assert rig.group.state is State.LEFT
 
 
-@pytest.mark.parametrize("error", [UnknownMemberId("25"), KafkaTimeoutError("no answer")])
-def test_a_good_bye_that_changes_nothing_or_gets_no_answer_is_not_said_again(error: KafkaException) -> None:
+@pytest.mark.parametrize(("error", "unheard"), [(UnknownMemberId("25"), 0), (KafkaTimeoutError("no answer"), 1)])
+def test_a_good_bye_that_changes_nothing_or_gets_no_answer_is_not_said_again(
+    error: KafkaException, unheard: int, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = leaving(Rig())
     rig.lose(LeaveGroupRequest, error)
     assert (rig.group.state, rig.asks) == (State.LEFT, [])
+    assert caplog.text.count("nobody heard that a member leaves") == unheard
 
 
 @pytest.mark.parametrize("deaf", [LeaveGroupRequest, FindCoordinatorRequest])
-def test_nobody_says_good_bye_for_ever(deaf: type[Message]) -> None:
+def test_nobody_says_good_bye_for_ever(deaf: type[Message], caplog: pytest.LogCaptureFixture) -> None:
     rig = leaving(Rig())
     tries = 0
     if deaf is FindCoordinatorRequest:
@@ -834,6 +837,7 @@ def test_nobody_says_good_bye_for_ever(deaf: type[Message]) -> None:
         assert tries < 10
     assert 2 < tries < 10
     assert rig.group.state is State.LEFT
+    assert caplog.text.count("its partitions are nobody's until its session ends") == 1
 
 
 @pytest.mark.parametrize("told", [False, True])
