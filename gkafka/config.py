@@ -102,7 +102,7 @@ class Options:
     __slots__ = ()
 
     def __init__(self, **values: Any) -> None:
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]  # each class that is made is a dataclass
+        for f in self._fields():
             object.__setattr__(self, f.name, values.pop(f.name, f.default))
         if values:
             raise TypeError(f"{type(self).__name__}() has no option {', '.join(map(repr, values))}")
@@ -120,7 +120,10 @@ class Options:
         return hash(tuple(value for _, value, _ in self._each()))
 
     def _each(self) -> Iterator[tuple[str, Any, dataclasses.Field[Any]]]:
-        return ((f.name, getattr(self, f.name), f) for f in dataclasses.fields(self))  # type: ignore[arg-type]  # as above
+        return ((f.name, getattr(self, f.name), f) for f in self._fields())
+
+    def _fields(self) -> tuple[dataclasses.Field[Any], ...]:
+        return dataclasses.fields(self)  # type: ignore[arg-type]  # each class that is made is a dataclass
 
 
 def option(

@@ -7,7 +7,7 @@ from typing import Any
 
 from gkafka.escaping import LONGEST_NAME, escaped
 
-__all__ = ["missing_topic", "not_in_time", "partitions_named", "text_of", "told_at"]
+__all__ = ["given_up", "missing_topic", "not_in_time", "partitions_named", "text_of", "told_at"]
 
 AGAIN = "it passes: try again in a moment, or let the call try longer"
 ACL = "ask who runs the cluster for an ACL that allows it to this client"
@@ -120,6 +120,12 @@ def missing_topic(name: str) -> str:
 def not_in_time(what: str, last: object) -> str:
     """Return the text of a call that was tried until its time was over. last: why it failed last; of a call inside that ran out of time too, its own last."""
     return f"{what}: {NOT_IN_TIME}{str(last).rpartition(NOT_IN_TIME)[2]}"
+
+
+def given_up(tries: int, retries: int, last: object) -> str:
+    """Return why a batch is not sent once more. retries: the option, which pykafka's producer counts with the first try."""
+    had = f"retries={retries} (topic.get_producer(): max_retries={retries + 1})"
+    return f"given up after {tries} {'try' if tries == 1 else 'tries'}: {last}; give it more than {had}"
 
 
 def told_at(address: str, error: object) -> str:

@@ -256,9 +256,8 @@ class ManagedBalancedConsumer(Balancing):
         self._changed.set()
 
     def _stop_inside(self) -> dict[int, int]:
-        self._waiting_since = (
-            self._handler.monotonic()
-        )  # first: from here on whoever consumes finds that there is nothing, and counts since when
+        # First: from here on whoever consumes finds that there is nothing, and counts since when.
+        self._waiting_since = self._handler.monotonic()
         return super()._stop_inside()
 
     def _make_consumer(self, partitions: Iterable[int] | None) -> SimpleConsumer:

@@ -12,7 +12,6 @@ __all__ = ["CALLS", "NO_OPTION", "SAME", "here", "lacks"]
 
 BY_CLIENT = "client.get_consumer(topics, group=...)"
 COMMITTED = "committed((topic, partition))"
-TIMES = "offsets_for_times({(topic, partition): ms})"
 ENDS = "client.list_offsets({(topic, partition): -1}), with -2 for the beginning"
 ONE_BY_ONE = "consume(timeout_ms) for one message, consume_batch(max_messages, timeout_ms) for several"
 NATIVE_ONLY = "a call of client.get_consumer()"

@@ -12,6 +12,7 @@ from gkafka.cli.commands import group
 from gkafka.cli.connection import acting, connection_options
 from gkafka.cli.looking import as_far_as_it_goes, end_in_part
 from gkafka.cli.output import Column, document, json_option, note, table, wants_json
+from gkafka.cli.quantities import ParamType
 from gkafka.cli.topics import finish
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ COLUMNS = ["resource_type", "resource", "pattern", "principal", "permission", "o
 NAMED = ("topic", "group", "transactional_id", "user")
 
 
-class _Principal(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class _Principal(ParamType):
     name = "principal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -34,7 +35,7 @@ class _Principal(click.ParamType):  # type: ignore[type-arg]  # not generic at r
         return str(value)
 
 
-class _Word(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class _Word(ParamType):
     """A member of an enumeration of gkafka.admin, in small letters; without: those that are not meant here."""
 
     def __init__(self, enumeration: str, *without: str) -> None:

@@ -13,7 +13,7 @@ import click
 
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import quoted
-from gkafka.cli.quantities import MAX_INT64, is_number
+from gkafka.cli.quantities import MAX_INT64, ParamType, is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
@@ -70,7 +70,7 @@ def as_time(ms: int) -> str:
         return str(ms)
 
 
-class _Time(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class _Time(ParamType):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -91,7 +91,7 @@ TIME = _Time()
 
 
 # -- names -----------------------------------------------------------------------------------------------------------------------
-class _Topic(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class _Topic(ParamType):
     name = "topic"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -102,7 +102,7 @@ class _Topic(click.ParamType):  # type: ignore[type-arg]  # not generic at run t
         return str(value)
 
 
-class _Group(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class _Group(ParamType):
     name = "group"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from gkafka import pages
 from gkafka.cli.commands import command
 from gkafka.cli.output import Column, document, json_option, on_terminal, table, wants_json, write
+from gkafka.cli.quantities import ParamType
 
 __all__ = ["docs"]
 
@@ -20,7 +21,7 @@ PAGER = "FRX"
 """What `less` is told where LESS says nothing, as git tells it: end at once if all fits the screen, show colours, leave the text there."""
 
 
-class Page(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class Page(ParamType):
     """The name of a page, with or without .md."""
 
     name = "NAME"

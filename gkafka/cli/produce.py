@@ -20,7 +20,7 @@ from gkafka.cli.lines import blocks_of
 from gkafka.cli.output import counted, document, json_option, note, wants_json
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.progress import NOTHING_CHANGED, progress
-from gkafka.cli.quantities import PARTITION, Quantity
+from gkafka.cli.quantities import PARTITION, ParamType, Quantity
 from gkafka.cli.recordtext import JSON_FORMATS, READ_FORMATS, BadLine, BytesType, Draft, is_value, reader
 from gkafka.cli.starts import all_partitions
 from gkafka.cli.wording import in_tools_words
@@ -75,7 +75,7 @@ class Every(NamedTuple):
         )
 
 
-class HeaderType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class HeaderType(ParamType):
     """NAME=VALUE."""
 
     name = "NAME=VALUE"

@@ -18,7 +18,7 @@ from gkafka.cli.looking import HALF, Look, as_far_as_it_goes, end_in_part, looki
 from gkafka.cli.output import clean, counted, document, json_option, note, table, wants_json, write
 from gkafka.cli.pipes import FullWriter
 from gkafka.cli.progress import progress
-from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, is_number
+from gkafka.cli.quantities import MAX_INT32, PARTITIONS, RECORDS, REPLICAS, WAIT_MS, ParamType, is_number
 
 if TYPE_CHECKING:
     from gkafka.admin import Admin
@@ -39,7 +39,7 @@ __all__ = [
 LOOK_MS = 200
 
 
-class _Offset(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class _Offset(ParamType):
     """EARLIEST, LATEST or a time: gives what ListOffsets takes."""
 
     name = "offset"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +17,15 @@ __all__ = [
     "REPLICAS",
     "VALUE_BYTES",
     "WAIT_MS",
+    "ParamType",
     "Quantity",
     "is_number",
 ]
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # not generic at run time before click 8.5
 
 LONGEST_S = 1_000_000
 """Eleven days: what is longer no clock of a wait holds as milliseconds in 32 bits, and nobody means."""

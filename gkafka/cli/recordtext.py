@@ -19,6 +19,7 @@ import click
 from gkafka.cli.arguments import as_time
 from gkafka.cli.jsontext import Member, Number, elements_of, members_of, text_of
 from gkafka.cli.output import clean
+from gkafka.cli.quantities import ParamType
 
 __all__ = [
     "FIELDS",
@@ -372,7 +373,7 @@ def _shown(data: bytes, *, quotes: bool = True) -> str:
 
 
 # -- texts of options ------------------------------------------------------------------------------------------------------
-class BytesType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class BytesType(ParamType):
     """A text as UTF-8; \\t, \\n, \\r, \\0, \\\\ and \\xNN stand for bytes."""
 
     name = "TEXT"

@@ -11,6 +11,7 @@ import click
 from gkafka.cli.arguments import near_topics, parse_time
 from gkafka.cli.connection import HALF
 from gkafka.cli.failures import ToolError
+from gkafka.cli.quantities import ParamType
 from gkafka.common import TopicPartition
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _bounded(number: int, text: str) -> int:
     return number
 
 
-class StartType(click.ParamType):  # type: ignore[type-arg]  # not generic at run time before click 8.5
+class StartType(ParamType):
     """For click.option(type=...)."""
 
     name = "WHERE"

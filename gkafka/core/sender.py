@@ -33,6 +33,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.numbering import Event, Idempotence, Numbering
 from gkafka.core.schedule import Schedule
+from gkafka.errortexts import given_up
 from gkafka.exceptions import (
     BatchRefusedError,
     ConnectionFailedError,
@@ -559,9 +560,7 @@ class Sender:
             if error.never_sent and batch.extra.refused is not None:
                 text += f"; the last try: {batch.extra.refused}"
         elif error.retriable and self._retries is not None and self._tries(batch) > self._retries:
-            tries = self._tries(batch)
-            had = f"retries={self._retries} (topic.get_producer(): max_retries={self._retries + 1})"
-            text = f"{batch.topic}-{batch.partition}: given up after {tries} {'try' if tries == 1 else 'tries'}: {error}; give it more than {had}"
+            text = f"{batch.topic}-{batch.partition}: {given_up(self._tries(batch), self._retries, error)}"
         else:
             return error
         return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")

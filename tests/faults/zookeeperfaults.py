@@ -10,6 +10,7 @@ from tests.faults.groups import GroupFault, GroupRun
 from tests.faults.parties import Member
 from tests.faults.stage import ZooKeeperStage
 from tests.kit.clock import now
+from tests.live.sessions import end_session
 
 __all__ = ["ZOOKEEPER_FAULTS"]
 
@@ -72,21 +73,10 @@ def session(member: Member) -> tuple[int, str] | None:
 
 
 def expire(run: GroupRun, member: Member) -> None:
-    """Take the session over and close it, until that is another one: a member that connects again at once has it back before it is closed."""
-    from kazoo.client import KazooClient
-
     found = session(member)
     assert found is not None
-
-    def is_over() -> bool:
-        twin = KazooClient(run.stage.cluster.zookeeper, client_id=(found[0], bytes.fromhex(found[1])))
-        twin.start()
-        session_id = twin.client_id[0]
-        twin.stop()
-        twin.close()
-        return bool(session_id != found[0])
-
-    run.wait(is_over, f"the session of {member.name} is over")
+    client_id = (found[0], bytes.fromhex(found[1]))
+    run.wait(lambda: end_session(run.stage.cluster.zookeeper, client_id), f"the session of {member.name} is over")
 
 
 def owners_stolen(run: GroupRun) -> None:

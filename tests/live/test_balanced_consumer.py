@@ -33,9 +33,10 @@ from tests.kit.clock import during, now
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.pool import POOL
+from tests.live.sessions import end_session
 from tests.live.sharing import add_partitions, fill, read, shares, until
 from tests.public.aids import Runner
-from tests.public.programs import Ended, play
+from tests.public.programs import Ended, play, with_values
 
 if TYPE_CHECKING:
     from gkafka.balancedconsumer import BalancedConsumer
@@ -133,8 +134,7 @@ def test_a_program_that_ends_leaves_its_group_at_once_and_what_it_had_in_its_han
     places = fill(peer, topic, 2)
     options = "zookeeper=own" if given else "zookeeper_connect=ZOOKEEPER, zookeeper_connection_timeout_ms=40_000"
     program = ENDS.replace("OWN", OWN if given else "").replace("OPTIONS", options)
-    for name, value in (("HOSTS", kafka.hosts), ("HANDLER", handler), ("TOPIC", topic), ("GROUP", group), ("ZOOKEEPER", kafka.zookeeper)):
-        program = program.replace(name, repr(value))
+    program = with_values(program, HOSTS=kafka.hosts, HANDLER=handler, TOPIC=topic, GROUP=group, ZOOKEEPER=kafka.zookeeper)
     assert play(program, alone=True) == Ended(0, "0\n", "")
     assert zookeeper.get_children(f"/consumers/{group}/ids") == []
     assert zookeeper.get_children(f"/consumers/{group}/owners/{topic}") == []
@@ -202,15 +202,8 @@ def test_contradiction_2_a_member_more_than_partitions_is_idle(
     until(divided(idle, partitions=1))
 
 
-def expire(zookeeper: KazooClient, victim: KazooClient) -> None:
-    """End the victim's session as ZooKeeper does: by another client under the same session id and password."""
-    twin = KazooClient(zookeeper.hosts[0][0] + ":" + str(zookeeper.hosts[0][1]), client_id=victim.client_id)
-    twin.start()
-    twin.stop()
-    twin.close()
-
-
 def test_b54_who_loses_its_session_stops_and_joins_again(
+    kafka: KafkaCluster,
     join: Callable[..., BalancedConsumer],
     zookeeper: KazooClient,
     peer: Peer,
@@ -220,7 +213,8 @@ def test_b54_who_loses_its_session_stops_and_joins_again(
     topic, group = new_topic(2), new_name("group")
     member = join(topic, group, auto_commit_enable=True)
     session = member._session
-    expire(zookeeper, member._registry._client)  # type: ignore[union-attr]
+    victim = member._registry._client.client_id  # type: ignore[union-attr]
+    until(lambda: end_session(kafka.zookeeper, victim))
     until(lambda: member._session not in (None, session))
     until(divided(member, partitions=2))
     places = fill(peer, topic, 2)

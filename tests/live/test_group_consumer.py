@@ -23,7 +23,7 @@ from tests.kit.clock import now
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer
 from tests.live.sharing import LIMIT_S, add_partitions, fill, until
-from tests.public.programs import Ended, play
+from tests.public.programs import Ended, play, with_values
 
 Join = Callable[..., Consumer]
 Seen = list[tuple[int, int]]
@@ -417,9 +417,7 @@ def test_a_program_that_ends_leaves_its_group_at_once_and_what_it_had_in_its_han
     topic, group = new_topic(2), new_name("group")
     places = fill(peer, topic, 2)
     options = "session_timeout_ms=300_000" if protocol == "classic" else 'group_protocol="consumer"'
-    program = ENDS.replace("HANDLER", repr(handler)).replace("OPTIONS", options)
-    for name, value in (("HOSTS", kafka.hosts), ("TOPIC", topic), ("GROUP", group)):
-        program = program.replace(name, repr(value))
+    program = with_values(ENDS.replace("OPTIONS", options), HOSTS=kafka.hosts, HANDLER=handler, TOPIC=topic, GROUP=group)
     assert play(program, patched=patched and handler == "gevent", alone=True) == Ended(0, "0\n", "")
     assert client.admin().describe_groups([group])[group].members == ()
     follower = (join if protocol == "classic" else coordinated(join))(topic, group, auto_offset_reset="earliest")

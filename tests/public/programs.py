@@ -13,7 +13,7 @@ from typing import Any
 from tests.handlers.hub import ROOT
 from tests.kit.forks import LIMIT_S, Ended, Interpreter, Program
 
-__all__ = ["Ended", "play", "run_program"]
+__all__ = ["Ended", "play", "run_program", "with_values"]
 
 PATCHED = "from gevent import monkey; monkey.patch_all()\n"
 IMPORTED = """
@@ -36,6 +36,11 @@ def play(source: str, *, patched: bool = False, alone: bool = False, timeout: fl
     if patched not in _interpreters or not _interpreters[patched].serves:
         _interpreters[patched] = Interpreter(before + IMPORTED)
     return _interpreters[patched].play(Program(source), limit=timeout)[0]
+
+
+def with_values(source: str, **values: object) -> str:
+    """The program with these names at its beginning."""
+    return "".join(f"{name} = {value!r}\n" for name, value in values.items()) + textwrap.dedent(source)
 
 
 def _alone(source: str, timeout: float) -> Ended:
