@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from random import Random
+__all__ = ["Backoff", "Chance", "Retry"]
 
-__all__ = ["Backoff", "Retry"]
+
+class Chance(Protocol):
+    """What a machine is given to choose by: a random.Random, which a test makes with a seed."""
+
+    def random(self) -> float:
+        """0 to 1, without 1."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """Of so many bits."""
+
+    def randrange(self, start: int, /) -> int:
+        """0 or more, below start."""
 
 
 class Backoff(NamedTuple):
@@ -16,7 +26,7 @@ class Backoff(NamedTuple):
     base_s: float
     max_s: float
 
-    def pause_s(self, failures: int, chance: Random) -> float:
+    def pause_s(self, failures: int, chance: Chance) -> float:
         """The pause after so many failures in a row (1 or more)."""
         pause = min(self.max_s, self.base_s * (1 << min(max(failures, 1) - 1, 30)))
         return pause * (0.8 + 0.4 * chance.random())
@@ -31,7 +41,7 @@ class Retry:
         self.failures = 0
         self.not_before = 0.0
 
-    def failed(self, backoff: Backoff, now: float, chance: Random) -> None:
+    def failed(self, backoff: Backoff, now: float, chance: Chance) -> None:
         self.failures += 1
         self.not_before = now + backoff.pause_s(self.failures, chance)
 

@@ -14,7 +14,7 @@ what the coordinator makes of it: GroupMetadataManager.java, CurrentAssignmentBu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from gkafka.brokererrors import (
@@ -28,7 +28,7 @@ from gkafka.brokererrors import (
     UnreleasedInstanceId,
     UnsupportedVersion,
 )
-from gkafka.core.backoff import Backoff
+from gkafka.core.backoff import Backoff, Chance
 from gkafka.core.consumergrouprequests import JOIN, Heartbeats, explained, goodbye, names_of, read_target
 from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions
 from gkafka.core.groupleader import Election, Made
@@ -38,9 +38,6 @@ from gkafka.core.reconciliation import Reconciliation
 from gkafka.exceptions import ProtocolError
 from gkafka.logs import get_logger
 from gkafka.wire.consumergroups import ConsumerGroupAssignment
-
-if TYPE_CHECKING:
-    from random import Random
 
 __all__ = ["ConsumerGroup"]
 
@@ -62,7 +59,7 @@ class ConsumerGroup(GroupMachine):
     _fences = FENCES
     _passing = (StaleMemberEpoch,)  # the answer that tells the next epoch is on its way, or has come meanwhile
 
-    def __init__(self, options: ConsumerGroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Random) -> None:
+    def __init__(self, options: ConsumerGroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Chance) -> None:
         self._chance = chance
         super().__init__(options, topics, backoff=backoff, chance=chance, name=self._new_id())
         self._road = Reconciliation(self._have)

@@ -16,7 +16,7 @@ from uuid import UUID
 from gkafka.brokererrors import NotLeaderForPartition, OffsetOutOfRangeError, Stale, UnknownLeaderEpoch, error_for
 from gkafka.common import TopicPartition
 from gkafka.core.aborts import AbortFilter
-from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.backoff import Backoff, Chance, Retry
 from gkafka.core.fetchsession import Delta, FetchSession, Wanted
 from gkafka.core.lookups import Checked, EpochCheck, Lookup, Lookups, answer_without
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
@@ -29,8 +29,6 @@ from gkafka.wire.fetch import BY_NAME, FetchPartition, FetchRequest, FetchRespon
 from gkafka.wire.offsets import ListOffsetsResponse
 
 if TYPE_CHECKING:
-    from random import Random
-
     from gkafka.core.metadata import Metadata
     from gkafka.records import BatchHeader
 
@@ -149,7 +147,7 @@ class Fetcher:
         reset_policy: int | None,
         biggest_partition_bytes: int,
         backoff: Backoff,
-        chance: Random,
+        chance: Chance,
         rack: str = "",
         lease_s: float = 300.0,
         starts_at_once: int | None = None,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from gkafka.core.backoff import Backoff, Retry
-
-if TYPE_CHECKING:
-    from random import Random
+from gkafka.core.backoff import Backoff, Chance, Retry
 
 __all__ = ["Flights"]
 
@@ -19,7 +16,7 @@ Ask = TypeVar("Ask")
 class Flights(Generic[Kind, Ask]):
     """By kind: what is under way, and when the next may be sent."""
 
-    def __init__(self, kinds: Iterable[Kind], backoff: Backoff, chance: Random) -> None:
+    def __init__(self, kinds: Iterable[Kind], backoff: Backoff, chance: Chance) -> None:
         self._backoff, self._chance = backoff, chance
         self._retries = {kind: Retry() for kind in kinds}
         self._flying: dict[Kind, tuple[Ask, float]] = {}

@@ -11,7 +11,7 @@ Source: KIP-62, KIP-134, KIP-345, KIP-394, KIP-429, KIP-559, KIP-792, KIP-800, K
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from gkafka.brokererrors import (
     FencedInstanceId,
@@ -24,7 +24,7 @@ from gkafka.brokererrors import (
 )
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor, GroupMember
-from gkafka.core.backoff import Backoff
+from gkafka.core.backoff import Backoff, Chance
 from gkafka.core.groupleader import Election, Made, read_members
 from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
@@ -36,9 +36,6 @@ from gkafka.logs import get_logger
 from gkafka.wire.consumerprotocol import flattened, read_assignment
 from gkafka.wire.groups import JoinGroupRequest, SyncGroupRequestAssignment
 from gkafka.wire.schema import Message
-
-if TYPE_CHECKING:
-    from random import Random
 
 __all__ = ["Group"]
 
@@ -59,7 +56,7 @@ class Group(GroupMachine):
     _fences = FENCES
     _passing = (RebalanceInProgress,)
 
-    def __init__(self, options: GroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Random) -> None:
+    def __init__(self, options: GroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Chance) -> None:
         super().__init__(options, topics, backoff=backoff, chance=chance)
         self._patience_s = max(self._patience_s, options.heartbeat_interval_s)
         self._last: tuple[TopicPartition, ...] | None = None  # the last assignment, for assignors that want to know, and its generation

@@ -18,7 +18,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from gkafka.brokererrors import (
     COORDINATOR,
@@ -31,7 +31,7 @@ from gkafka.brokererrors import (
     error_for,
 )
 from gkafka.common import TopicPartition
-from gkafka.core.backoff import Backoff
+from gkafka.core.backoff import Backoff, Chance
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.flights import Flights
 from gkafka.core.groupleader import Election, Made
@@ -60,9 +60,6 @@ from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.metadata import MetadataRequest
 from gkafka.wire.offsets import OffsetCommitRequest
 from gkafka.wire.schema import Message
-
-if TYPE_CHECKING:
-    from random import Random
 
 __all__ = ["Answer", "GroupMachine", "Kind", "MakeMachine", "Readers", "passes"]
 
@@ -129,7 +126,7 @@ class GroupMachine(abc.ABC):
     _passing: ClassVar[tuple[type[KafkaException], ...]]
     _readers: ClassVar[Readers]
 
-    def __init__(self, options: Any, topics: Iterable[str], *, backoff: Backoff, chance: Random, name: str = "") -> None:
+    def __init__(self, options: Any, topics: Iterable[str], *, backoff: Backoff, chance: Chance, name: str = "") -> None:
         self.options = options
         self.state = State.AWAY
         self.generation = NO_GENERATION
@@ -571,4 +568,4 @@ def _error_of(ask: Ask, response: Any, group: str) -> KafkaException | None:
 class MakeMachine(Protocol):
     """How one is made."""
 
-    def __call__(self, options: Any, topics: Iterable[str], *, backoff: Backoff, chance: Random) -> GroupMachine: ...
+    def __call__(self, options: Any, topics: Iterable[str], *, backoff: Backoff, chance: Chance) -> GroupMachine: ...

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gkafka.checks import is_topic_name
-from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.backoff import Backoff, Chance, Retry
 from gkafka.exceptions import BrokerError, error_for
 from gkafka.hosts import is_address
 from gkafka.logs import get_logger
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.primitives import ZERO_UUID
-
-if TYPE_CHECKING:
-    from random import Random
 
 __all__ = ["NO_TOPIC_ID", "BrokerInfo", "Metadata", "PartitionInfo", "TopicInfo", "read_topics"]
 
@@ -87,7 +84,7 @@ class Metadata:
     new is asked for alone: with 5,000 of them, one after the other, each would cost the names of all before it.
     """
 
-    def __init__(self, *, max_age_s: float, max_idle_s: float, backoff: Backoff, chance: Random, auto_create: bool) -> None:
+    def __init__(self, *, max_age_s: float, max_idle_s: float, backoff: Backoff, chance: Chance, auto_create: bool) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: Mapping[str, TopicInfo] = {}
         """Never changed: who reads it without a lock sees all of an answer, or nothing."""

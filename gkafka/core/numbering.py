@@ -21,14 +21,12 @@ from gkafka.brokererrors import (
     error_for,
 )
 from gkafka.core.accumulator import SEQUENCES, Flight, PartitionQueue, ProducerId
-from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.backoff import Backoff, Chance, Retry
 from gkafka.exceptions import KafkaException
 from gkafka.logs import get_logger
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from random import Random
-
     from gkafka.records import Batch
 
 __all__ = ["Event", "Idempotence", "Numbering"]
@@ -71,7 +69,7 @@ MOVES: dict[tuple[Idempotence, Event], Idempotence] = {
 class Numbering:
     """producer: the id and epoch in force, None unless the state is READY. wanted: None gives idempotence up where brokers know none."""
 
-    def __init__(self, wanted: bool | None, *, backoff: Backoff, chance: Random) -> None:
+    def __init__(self, wanted: bool | None, *, backoff: Backoff, chance: Chance) -> None:
         self.state = Idempotence.OFF if wanted is False else Idempotence.WANTED
         self.required = wanted is True
         self.producer: ProducerId | None = None

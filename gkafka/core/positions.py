@@ -13,11 +13,10 @@ import enum
 from typing import TYPE_CHECKING
 
 from gkafka.common import TopicPartition
-from gkafka.core.backoff import Retry
+from gkafka.core.backoff import Chance, Retry
 from gkafka.core.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
-    from random import Random
     from uuid import UUID
 
     from gkafka.brokererrors import KafkaException
@@ -173,7 +172,7 @@ class Rests:
     other for ever. The first few of them cost no rest.
     """
 
-    def __init__(self, backoff: Backoff, chance: Random) -> None:
+    def __init__(self, backoff: Backoff, chance: Chance) -> None:
         self._backoff, self.chance = backoff, chance
 
     def failed(self, position: Position, error: KafkaException, now: float) -> None:

@@ -19,6 +19,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from gkafka.config import Secret
+from gkafka.core.backoff import Chance
 from gkafka.escaping import escaped
 from gkafka.exceptions import AuthenticationError, ProtocolError, UnsupportedVersion, error_for
 from gkafka.sasloptions import wrong_extension
@@ -31,8 +32,6 @@ from gkafka.wire.sasl import (
 )
 
 if TYPE_CHECKING:
-    from random import Random
-
     from gkafka.wire.apis import Message, Versions
 
 __all__ = ["Authentication", "Gssapi", "Mechanism", "OAuthBearer", "Plain", "Refusal", "masked", "remarks", "renewal_s"]
@@ -389,7 +388,7 @@ def _in_common(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def renewal_s(lifetime_ms: int, chance: Random) -> float | None:
+def renewal_s(lifetime_ms: int, chance: Chance) -> float | None:
     """How long after the authentication the next one is due, so that many connections do not come at once. None: never.
 
     SHORTEST_S at the least, whatever the broker says: a lifetime of 1 ms would keep the client, and the broker, at nothing else.

@@ -29,7 +29,7 @@ from gkafka.brokererrors import (
     error_for,
 )
 from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
-from gkafka.core.backoff import Backoff
+from gkafka.core.backoff import Backoff, Chance
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.numbering import Event, Idempotence, Numbering
 from gkafka.core.schedule import Schedule
@@ -49,8 +49,6 @@ from gkafka.wire.templates import BatchRequest, ProduceTemplate
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from random import Random
-
     from gkafka.core.metadata import Metadata
     from gkafka.core.transaction import Transaction
     from gkafka.records import Batch
@@ -138,7 +136,7 @@ class Sender:
         ack_timeout_s: float | None = None,
         retries: int | None,
         backoff: Backoff,
-        chance: Random,
+        chance: Chance,
         set_limit: Callable[[str, int], None] = lambda topic, size: None,
         most_batches: int = 1 << 31,
     ) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from random import Random
+from gkafka.core.backoff import Chance
 
+if TYPE_CHECKING:
     from gkafka.records import Batch
 
 __all__ = ["Sticky", "choose"]
@@ -47,7 +47,7 @@ class Sticky:
         return self.produced + size + SLACK > limit
 
 
-def choose(led: Sequence[int], present: int, backlog: Callable[[int], int], chance: Random) -> int:
+def choose(led: Sequence[int], present: int, backlog: Callable[[int], int], chance: Chance) -> int:
     """Another partition than the present one. led: those with a leader, at least one; backlog: partition -> batches that wait there.
 
     Of two chosen by chance it is the one with the shorter queue: alike while all brokers keep up, and less for one that does not, in
@@ -59,7 +59,7 @@ def choose(led: Sequence[int], present: int, backlog: Callable[[int], int], chan
     return second if backlog(second) < backlog(first) else first
 
 
-def _other(led: Sequence[int], present: int, chance: Random) -> int:
+def _other(led: Sequence[int], present: int, chance: Chance) -> int:
     while (partition := led[chance.randrange(len(led))]) == present:
         pass
     return partition

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gkafka.brokererrors import (
     COORDINATOR,
@@ -30,7 +30,7 @@ from gkafka.brokererrors import (
     error_for,
 )
 from gkafka.core.accumulator import Key, ProducerId
-from gkafka.core.backoff import Backoff, Retry
+from gkafka.core.backoff import Backoff, Chance, Retry
 from gkafka.core.offsets import coordinator_of
 from gkafka.core.txnrequests import (
     GroupMetadata,
@@ -66,9 +66,6 @@ from gkafka.wire.txn import (
     speaks_v2,
 )
 from gkafka.wire.versions import Versions
-
-if TYPE_CHECKING:
-    from random import Random
 
 __all__ = ["Ask", "GroupMetadata", "Job", "State", "Transaction"]
 
@@ -181,7 +178,7 @@ class Transaction:
     it what they are sent, and each transaction has an epoch of its own.
     """
 
-    def __init__(self, transactional_id: str, timeout_ms: int, *, backoff: Backoff, chance: Random) -> None:
+    def __init__(self, transactional_id: str, timeout_ms: int, *, backoff: Backoff, chance: Chance) -> None:
         self.transactional_id, self._timeout_ms, self._backoff, self._chance = transactional_id, timeout_ms, backoff, chance
         self.state = State.UNINITIALIZED
         self.moves = 0
