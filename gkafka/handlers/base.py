@@ -214,6 +214,7 @@ class Handler(OfOneProcess, abc.ABC):
         _on_failure(error) gets whatever ends the target other than a return, KeyboardInterrupt and the like included.
         Raises ClientClosedError after stop(), ForkedClientError in a child process.
         """
+        raise NotImplementedError
 
     def spawn_lasting(
         self, target: Callable[..., object], *args: Any, _name: str, _on_failure: Callable[[BaseException], object] | None = None
