@@ -80,6 +80,7 @@ WHERE = {
         "18_in_a_pool_of_processes_each_task_says_that_it_has_to_be_made_there",
         "18_each_task_of_a_worker_is_one_record",
         "18_what_tasks_did_not_wait_for_is_sent_at_the_end",
+        "18_a_process_that_is_replaced_sends_what_its_tasks_did_not_wait_for",
     ),
     "Celery `-P gevent`, `threads` and `solo`": named(
         CELERY,
