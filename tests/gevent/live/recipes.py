@@ -83,10 +83,17 @@ class Program:
 
     def end(self, timeout: float = LIMIT_S, *, sign: int = signal.SIGTERM) -> float:
         """The signal, and how many seconds it takes until the process is gone."""
+        self.wait_until(self._workers_hear, "ready for a signal")
         began = now()
         self.process.send_signal(sign)
         self.wait(timeout)
         return now() - began
+
+    def _workers_hear(self) -> bool:
+        """Has each worker of gunicorn handlers of its own? Until then it has the master's, and a signal from it is lost."""
+        workers = re.search(r"gunicorn\0.*\0-w\0(\d+)\0", of_process(self.process.pid, "cmdline"))
+        begun = re.findall(r"Booting worker with pid: (\d+)", self.said())
+        return workers is None or (len(begun) >= int(workers[1]) and all(map(is_workers_own, begun)))
 
     def wait(self, timeout: float = LIMIT_S) -> int:
         """Its status, once it has ended."""
@@ -94,6 +101,20 @@ class Program:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end within {timeout:g} s:\n{self.said()}") from None
+
+
+def of_process(pid: object, what: str) -> str:
+    """What Linux tells of it; "" if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/{what}").read_text()
+    except OSError:
+        return ""
+
+
+def is_workers_own(pid: str) -> bool:
+    """Are the handlers of signals? gunicorn's workers have one of SIGABRT, its master has none. Also if it is gone."""
+    caught = re.search(r"^SigCgt:\s*(\w+)$", of_process(pid, "status"), re.MULTILINE)
+    return caught is None or bool(int(caught[1], 16) >> (signal.SIGABRT - 1) & 1)
 
 
 class Answer(NamedTuple):
