@@ -414,7 +414,8 @@ class Managed(Pykafka):
 
     def open(self) -> None:
         topic = self.client.topics[self.topic]
-        self.consumer = topic.get_balanced_consumer(self.group or "", managed=True, rebalance_backoff_ms=10, **self.options())
+        with mock.patch("gkafka.managedbalancedconsumer.SESSION_S", LONG_MS / 1000):  # greenlets have no turn between two tests
+            self.consumer = topic.get_balanced_consumer(self.group or "", managed=True, rebalance_backoff_ms=10, **self.options())
         self._iteration = None
 
 
