@@ -18,12 +18,19 @@ __all__ = ["Context", "Queue"]
 class Context:
     """What the records of a partition have in common: what `message.topic`, `.partition_id` and `.partition` answer."""
 
-    __slots__ = ("partition", "partition_id", "topic")
+    __slots__ = ("_partition", "partition_id", "topic")
 
     def __init__(self, topic: str, partition_id: int, partition: Any) -> None:
         self.topic = topic
         self.partition_id = partition_id
-        self.partition = partition
+        self._partition = partition
+
+    @property
+    def partition(self) -> Any:
+        """pykafka's Partition, which messages of its consumers have."""
+        if self._partition is None:
+            raise AttributeError("a message of client.get_consumer() has no partition, here it is partition_id")
+        return self._partition
 
 
 class Queue:

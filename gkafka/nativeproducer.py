@@ -58,6 +58,9 @@ nobody knows what that takes."""
 HASHES: dict[str, Callable[[bytes], int]] = {"murmur2": records.murmur2, "crc32": crc32}
 """What a key's partition is taken from, as a remainder: like the Java client's, or like librdkafka's consistent_random."""
 
+QUIET_S = 5.0
+"""How long flush() and close() wait for a first outcome in silence."""
+
 MOST_AROUND = 100
 """Bytes that a batch with one plain record takes at most beside its key and value."""
 
@@ -647,20 +650,43 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             waiting = list(dict.fromkeys(batch.parent or batch for batch in self._driver.sender.owed()))
             self._driver.flush_begins(me)
         self._driver.kick()
+        seen = (-1, 0.0)
         for batch in waiting:
-            self._wait_flushed(batch, deadline, timeout)
+            seen = self._wait_flushed(batch, deadline, timeout, seen)
         self._driver.flush_ends(me)
         return waiting
 
-    def _wait_flushed(self, batch: Batch, deadline: float, timeout: float) -> None:
+    def _wait_flushed(self, batch: Batch, deadline: float, timeout: float, seen: tuple[int, float]) -> tuple[int, float]:
         while not batch.done:
             if self._handler.monotonic() >= deadline:
-                with self._driver.lock:
-                    left_over = sum(b.count for b in self._driver.sender.owed())
-                raise KafkaTimeoutError(f"flush: {left_over} record(s) not delivered within {timeout:g} s; they are still being delivered")
+                left = self._owed_records()
+                raise KafkaTimeoutError(f"flush: {left} record(s) not delivered within {timeout:g} s; they are still being delivered")
+            seen = self._look(seen, deadline)
             self._driver.hurry(deadline)
-            self._driver.wait_for(batch, deadline)
+            self._driver.wait_for(batch, min(deadline, seen[1]))
             self.check_process()
+        return seen
+
+    def _look(self, seen: tuple[int, float], deadline: float) -> tuple[int, float]:
+        """Say once to who flushes or closes that no record got an outcome for QUIET_S. seen: how many had one by the last look, and when to look next."""
+        (settled, look_at), now = seen, self._handler.monotonic()
+        if now < look_at:
+            return seen
+        if settled != self.settled_records:
+            return self.settled_records, now + QUIET_S
+        log.warning(
+            "flush or close waits for %d record(s) that no broker has acknowledged, %g s without news so far: up to %.0f s more "
+            "(a timeout bounds it, else delivery_timeout_ms=%g)",
+            self._owed_records(),
+            QUIET_S,
+            deadline - now,
+            self.config.delivery_timeout_ms,
+        )
+        return settled, deadline
+
+    def _owed_records(self) -> int:
+        with self._driver.lock:
+            return sum(batch.count for batch in self._driver.sender.owed())
 
     def wait_settled(self) -> None:
         """For skins: flush() that tells of no failure; close() does."""

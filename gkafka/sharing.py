@@ -411,7 +411,11 @@ class Share:
             if news:
                 self._progress.commit(news, self._cluster.config.offsets_channel_socket_timeout_ms / 1000, epochs=epochs)
         except KafkaException as exc:
-            log.error("group %r: what was finished of revoked partitions is not committed and may be consumed again: %s", self._group, exc)
+            log.error(
+                "group %r: the last positions of the partitions that it gave up are not committed, and may be consumed again: %s",
+                self._group,
+                exc,
+            )
 
     # -- where to begin --------------------------------------------------------------------------------------------------------------
     def _place(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gkafka.checks import check_topic_name
+from gkafka.oneprocess import refuse_to_pickle
 from gkafka.topic import Topic
 
 if TYPE_CHECKING:
@@ -85,6 +86,14 @@ class TopicDict(dict[str, Topic]):
         """The topic if the cluster has it. Never creates one."""
         shown = name in self
         return self[name] if shown else default
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raises TypeError. pickle and copy come here."""
+        refuse_to_pickle(self)
+
+    def copy(self) -> dict[str, Topic]:
+        """Those that are there now, in a dict of its own."""
+        return dict(self.items())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {sorted(self._made)}>"

@@ -29,6 +29,8 @@ class Page(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         known = pages.names()
         name = str(value).rpartition("/")[2].removesuffix(".md")
+        if name == pages.INDEX:
+            return ""
         if name not in known:
             near = get_close_matches(name, known, n=1)
             self.fail(f"{value!r}: there is no such page{f'; did you mean {near[0]!r}?' if near else ''}", param, ctx)
@@ -51,7 +53,7 @@ def docs(ctx: click.Context, name: str | None) -> None:
     kafka-tools docs
     kafka-tools docs options
     """
-    if name is None:
+    if not name:
         _list(as_json=wants_json(ctx))
     elif wants_json(ctx):
         document({"page": name, "text": pages.text(name)})

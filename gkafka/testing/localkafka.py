@@ -222,7 +222,9 @@ class LocalKafka:
 
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
-    found = (home and shutil.which("java", path=os.path.join(home, "bin"))) or shutil.which("java")
+    found = shutil.which("java", path=os.path.join(home, "bin") if home else None)
+    if home and not found:
+        raise LocalKafkaError(f"JAVA_HOME={home!r}: there is no bin/java in it: set it to the folder of a JDK 17, or unset it")
     if not found:
         raise LocalKafkaError(
             "java is not installed, and Apache Kafka needs it: install a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)"

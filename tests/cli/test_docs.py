@@ -56,6 +56,7 @@ def test_without_a_name_all_pages_are_listed_with_their_titles(tool: Tool) -> No
     assert (told.code, rows[0]) == (0, ["PAGE", "ABOUT"])
     assert [name for name, _ in rows[1:]] == NAMES
     assert ["kafka-tools", "kafka-tools"] in rows
+    assert tool("docs", "README").out == told.out  # as an index is called where the pages are files
     assert json.loads(tool("docs", "--json").out)[0] == {"page": NAMES[0], "about": pages.summary(NAMES[0])}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient
+from gkafka import KafkaClient, nativeproducer
 from gkafka.exceptions import ClientClosedError, ConfigurationError, DeliveryError, KafkaTimeoutError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, stored_values
@@ -178,6 +178,23 @@ def test_what_close_gave_up_says_so(client: KafkaClient, cluster: MockCluster) -
     for error in (closed, told):
         assert "close() waited 0.3 s" in str(error), error
         assert "still being delivered" not in str(error)
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_who_waits_for_a_broker_that_does_not_answer_is_told_once(
+    call: str, client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a program that seems to stand still at its end."""
+    monkeypatch.setattr(nativeproducer, "QUIET_S", 0.1)
+    cluster.on("Produce", Drop(before=True), times=None)
+    producer = client.get_producer(linger_ms=60_000)
+    for value in (b"x", b"y"):
+        producer.produce("t", value)
+    assert error_of(getattr(producer, call), 1) is not None
+    told = [record.getMessage() for record in caplog.records if "flush or close waits" in record.getMessage()]
+    assert len(told) == 1, caplog.text
+    assert "for 2 record(s) that no broker has acknowledged" in told[0]
+    assert "up to 1 s more" in told[0]
 
 
 def test_a_client_that_is_closed_makes_no_producer_and_no_consumer(client: KafkaClient) -> None:

@@ -55,6 +55,16 @@ def values(consumer: Consumer, count: int) -> list[Any]:
     return [message.value for message in read(consumer, count)]
 
 
+def test_a_message_without_pykafkas_partition_names_the_id(make: Make, client: KafkaClient) -> None:
+    """None would be printed, and taken for a partition."""
+    fill(client, numbers(1))
+    (message,) = read(make("t"), 1)
+    assert message.partition_id in (0, 1)
+    with pytest.raises(AttributeError, match=r"has no partition, here it is partition_id"):
+        message.partition  # noqa: B018  # asked for
+    assert not hasattr(message, "partition")
+
+
 def test_who_iterates_waits_also_where_calls_do_not(client: KafkaClient, make: Make, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """With consume_timeout_ms=0 it went round and round, at a whole CPU."""
     consumer, calls = make("t", consume_timeout_ms=0), []

@@ -69,6 +69,15 @@ def test_each_kind_of_object_says_that_it_belongs_to_its_process(things: dict[st
     assert not others
 
 
+def test_topics_are_copied_as_what_they_show(things: dict[str, Any]) -> None:
+    """A dict's own copy knows nothing of those that were not asked for yet."""
+    topics = things["gkafka.topicdict.TopicDict"]
+    assert topics.copy() == dict(topics.items())
+    assert list(topics.copy()) == ["t"]
+    with pytest.raises(TypeError, match=TOLD.format("TopicDict")):
+        copy.copy(topics)
+
+
 def test_a_delivery_says_what_can_be_sent_and_that_can(things: dict[str, Any]) -> None:
     native = things["gkafka.nativeproducer.NativeProducer"].produce("t", b"x")
     future = things["gkafka.kafka.producer.kafka.KafkaProducer"].send("t", b"x")

@@ -145,9 +145,12 @@ def test_what_is_missing_is_named_with_the_next_step(
     assert "has no libs/kafka_*.jar: download Apache Kafka (kafka.apache.org/downloads)" in capsys.readouterr().err
     assert main(["kafka", str(folder), "--port", "70000"]) == 1
     assert "--port 70000: must be between 1 and 65535" in capsys.readouterr().err
+    (port,) = free_ports(1)
+    monkeypatch.setenv("JAVA_HOME", str(folder / "jdk"))
+    assert main(["kafka", str(folder), "--port", str(port)]) == 1
+    assert f"JAVA_HOME='{folder}/jdk': there is no bin/java in it" in capsys.readouterr().err
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(folder))
-    (port,) = free_ports(1)
     assert main(["kafka", str(folder), "--port", str(port)]) == 1
     assert "java is not installed" in capsys.readouterr().err
     assert not list((folder / "tmp").glob("gkafka-kafka-*"))
