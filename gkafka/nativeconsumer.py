@@ -556,7 +556,7 @@ class NativeConsumer(OfOneProcess):
                     if made:
                         self.run.handed_out += 1  # only now: a call of another worker meanwhile did not say that this is finished
                         self._note_given(list(work.values()))
-                if is_ours and work.begun is not None:
+                if is_ours and work.begun is not None and not self.at_work:  # with others at work, each record is one call's
                     self._allow_a_run(work.begun)
             if not is_ours:
                 raise ConsumerStoppedException(
@@ -611,6 +611,7 @@ class NativeConsumer(OfOneProcess):
                 with self._taking:
                     self._driver.make_whole()
                     self._handed_out, self._work, self._wants_more = handed_out, work, False
+                    self.run.left = 0  # it would take what comes behind, which a deserializer that fails goes back over
                     may_take = not self.troubles and self.may_hand_out()
                     taken = take(wanted, reads_until) if may_take else []
                     if taken:
@@ -751,6 +752,7 @@ class NativeConsumer(OfOneProcess):
         reader = queue.reader or self._open(queue)
         if reader is None or isinstance(reader, ColumnReader):
             return room
+        stood = stands_at(queue.position)
         try:
             got = reader.take(wanted if wanted < CHUNK else CHUNK, room, 0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
@@ -759,7 +761,7 @@ class NativeConsumer(OfOneProcess):
         left = reader.remaining
         if not got and left:
             return -1
-        if self._settle(queue, reader, reader.next_offset, left):
+        if self._settle(queue, reader, reader.next_offset, left, stood):
             taken += got
         return room - reader.taken_bytes
 
@@ -770,6 +772,7 @@ class NativeConsumer(OfOneProcess):
         reader = queue.reader or self._open_columns(queue, columns)
         if not isinstance(reader, ColumnReader):
             return room
+        stood = stands_at(queue.position)
         try:
             got = reader.take(wanted, room, 0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
@@ -777,12 +780,13 @@ class NativeConsumer(OfOneProcess):
             return room
         if got is None and not reader.is_done:
             return -1
-        if self._settle(queue, reader, reader.next_offset, reader.remaining) and got is not None:
+        if self._settle(queue, reader, reader.next_offset, reader.remaining, stood) and got is not None:
             taken.append(got)
         return room - reader.taken_bytes
 
-    def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, left: int) -> bool:
-        """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. left: what is left in the reader.
+    def _settle(self, queue: Queue, reader: Records | ColumnReader, stands: int, left: int, stood: Stood) -> bool:
+        """What was just read counts as handed out, up to the offset `stands`. False: it is not wanted any more. left: what is left in the reader. stood:
+        before it was read, as `run` may have gone on since.
 
         Nothing between here and the end of the call switches to another worker: a caller that is killed has either all or nothing.
         """
@@ -796,13 +800,10 @@ class NativeConsumer(OfOneProcess):
                 queue.is_read()
                 return False
             position, before = queue.position, queue.position.buffered
-            stood = (position, position.term, position.consumed, position.consumed_epoch)
             self._handed_out.append(stood)
             # First: who looks at both in between finds it at work, or not taken.
-            if self._work is not None:
-                self.run.left = 0
-                if self._work.setdefault(position.tp, stood)[1] != position.term:
-                    self._work[position.tp] = stood
+            if self._work is not None and self._work.setdefault(position.tp, stood)[1] != position.term:
+                self._work[position.tp] = stood
             position.consumed = max(position.consumed, stands)  # `run` may be further
             position.consumed_epoch = queue.leader_epoch
             queue.count(left)
@@ -1004,6 +1005,10 @@ class NativeConsumer(OfOneProcess):
             "truncations": sum(share.fetcher.lookups.truncations for share in driver.shares),
             "positions": {f"{t}-{p}": o for (t, p), o in self.positions().items()},
         }
+
+
+def stands_at(position: Position) -> Stood:
+    return position, position.term, position.consumed, position.consumed_epoch
 
 
 def _place(position: Position, offset: int, epoch: int = -1) -> None:

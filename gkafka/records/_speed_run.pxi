@@ -68,15 +68,20 @@ cdef class Run:
         """What make(message) returns for each record that several() would give, as far as it goes and time allows. The position moves behind the
         records only after that.
 
-        None of them also while another caller is in here, and where the records were taken, or the position moved, while make() worked.
-        tells: what make() raises on the first one is raised; else whoever asks in another way meets the record again.
+        None of them also while another caller is in here, which ends the run: each would make what the other one does; and where the records were taken, or
+        the position moved, while make() worked.
+        tells: what make() raises on the first one is raised; else the run ends, and whoever asks in another way meets the record again.
         """
-        cdef Records reader = self.reader() if most <= 100 and not self.is_making else None
+        cdef Records reader
+        cdef object queue = self.queue  # that of this reader: others may let the run go on with another partition meanwhile
         cdef list messages, things = []
+        if self.is_making:
+            self.left = 0
+        reader = self.reader() if most <= 100 else None
         if reader is None:
             return things
         self.seen = self.handed_out
-        messages = reader.steps(self.queue, most, max_bytes, stay=True)
+        messages = reader.steps(queue, most, max_bytes, stay=True)
         self.is_making = True
         try:
             for message in messages:
@@ -86,12 +91,14 @@ cdef class Run:
         except Exception:
             if tells and not things:
                 raise
+            if not things:
+                self.left = 0
         finally:
             self.is_making = False
-        if not things or not self.may_go_on() or type(self.queue.reader) is not Records:
+        if not things or not self.may_go_on():
             return []
         self.handed_out += 1
-        if not (<Records> self.queue.reader).step_to(self.queue, messages[:len(things)]):
+        if not reader.step_to(queue, messages[:len(things)]):
             return []
         self.left -= len(things)
         return things

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain, islice
 from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient
+from gkafka import KafkaClient, nativeconsumer
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, SerializationError
+from gkafka.kafka import KafkaConsumer
+from gkafka.nativeconsumer import NativeConsumer
 from gkafka.testing import MockCluster
-from tests.public.aids import Runner, by_partition, fill, read
+from tests.public.aids import LIMIT_S, Runner, by_partition, fill, read
 from tests.public.forking import script
 from tests.public.groupaids import QUICK, places, read_all
 from tests.public.test_consuming import Consume, consume, numbers
@@ -176,6 +180,111 @@ def test_those_that_fail_are_passed_in_small_batches_too(client: KafkaClient, ma
     good = [n for n in range(59) if n % 7 != 3]
     assert [m.value for m in read(consumer, len(good), size=4)] == good
     assert mode == "skip" or letters == [n for n in range(59) if n % 7 == 3], "each once"
+
+
+def test_one_that_fails_is_tried_twice_at_most(client: KafkaClient, make: Make) -> None:
+    """Where nobody is to be told at once the short way leaves it to the long one, which decides."""
+    fill(client, numbers(59))
+    tried: Counter[int] = Counter()
+
+    def fails(value: bytes) -> int:
+        tried[int(value)] += 1
+        if int(value) % 7 == 3:
+            raise ValueError(value)
+        return int(value)
+
+    consumer = make("t", value_deserializer=fails, on_deserialize_error="skip")
+    good = [n for n in range(59) if n % 7 != 3]
+    assert [consumer.consume(60_000).value for _ in good] == good
+    assert max(tried.values()) == 2
+    assert {tried[n] for n in good} == {1}
+
+
+@pytest.fixture
+def long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is."""
+    for name in ("RUN_S", "TURN_S"):
+        monkeypatch.setattr(nativeconsumer, name, LIMIT_S)
+
+
+@pytest.mark.usefixtures("long_runs")
+@pytest.mark.parametrize("skin", ["native", "pykafka", "kafka-python"])
+def test_two_workers_at_partitions_that_stand_alike_mix_nothing_up(skin: str, connect: Any, make_cluster: Any, run: Runner) -> None:
+    """The one that is quicker lets the short way go on with the other partition, while the deserializer works on a record of the first."""
+    cluster = make_cluster(topics={"t": 2})
+    client = connect(cluster)
+    produced = [[b"%d-%d" % (partition, i) for i in range(6)] for partition in (0, 1)]
+    for partition, those in enumerate(produced):
+        fill(client, those, partition=partition)
+    there, go = client.handler.Event(), client.handler.Event()
+    made: list[bytes] = []
+
+    def slow_once(value: bytes) -> bytes:
+        made.append(value)
+        if len(made) == 2:
+            there.set()
+            go.wait(LIMIT_S)
+        return value
+
+    if skin == "kafka-python":
+        facade = KafkaConsumer(
+            "t", bootstrap_servers=cluster.bootstrap, handler=run.name, auto_offset_reset="earliest", value_deserializer=slow_once
+        )
+        with contextlib.closing(facade):
+            took = two_workers(lambda ms: [m for part in facade.poll(ms, max_records=1).values() for m in part], there, go, run)
+    elif skin == "native":
+        native = client.get_consumer("t", value_deserializer=slow_once)
+        took = two_workers(lambda ms: native.consume_batch(1, ms), there, go, run)
+    else:
+        simple = client.topics["t"].get_simple_consumer(deserializer=lambda value, key: (slow_once(value), key))
+        took = two_workers(lambda ms: simple.consume_batch(1, ms), there, go, run)
+    assert sorted(took) == sorted(chain(*produced))
+
+
+def two_workers(one: Callable[[int], list[Any]], there: Any, go: Any, run: Runner) -> list[bytes]:
+    """The values, of which a second worker has taken one meanwhile."""
+    took = [m.value for m in one(60_000)]
+    other = run.aside(one, 60_000)
+    assert there.wait(LIMIT_S)
+    took += [m.value for m in one(60_000)]
+    go.set()
+    took += [m.value for m in other.result()]
+    while more := one(1000):
+        took += [m.value for m in more]
+    return took
+
+
+@pytest.mark.usefixtures("long_runs")
+def test_what_is_being_taken_is_behind_the_short_way(client: KafkaClient, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread would take what comes next by it, and a deserializer that fails would go back to there: what is between was lost."""
+    fill(client, numbers(400))
+    bad = {3}
+
+    def fails_once(value: bytes) -> int:
+        if int(value) in bad:
+            bad.clear()
+            raise ValueError(value)
+        return int(value)
+
+    consumer = make("t", value_deserializer=fails_once)
+    seen = [m.value for m in read(consumer, 1, size=1)]
+    settle = NativeConsumer._settle
+
+    def another_thread_meanwhile(*args: Any) -> bool:
+        seen.extend(m.value for m in consumer.few_ready(7))
+        return settle(*args)
+
+    monkeypatch.setattr(NativeConsumer, "_settle", another_thread_meanwhile)
+    while True:
+        try:
+            more = consumer.consume_batch(101, 1000)
+        except SerializationError:
+            continue
+        if not more:
+            break
+        seen += [m.value for m in more]
+    assert sorted(seen) == list(range(400))
+    assert not bad
 
 
 def test_who_is_interrupted_in_a_small_batch_has_lost_nothing(client: KafkaClient, make: Make) -> None:
