@@ -59,7 +59,7 @@ HASHES: dict[str, Callable[[bytes], int]] = {"murmur2": records.murmur2, "crc32"
 """What a key's partition is taken from, as a remainder: like the Java client's, or like librdkafka's consistent_random."""
 
 QUIET_S = 5.0
-"""How long flush() and close() wait for a first outcome in silence."""
+"""So long flush() and close() wait in silence while no record gets an outcome."""
 
 MOST_AROUND = 100
 """Bytes that a batch with one plain record takes at most beside its key and value."""
