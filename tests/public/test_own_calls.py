@@ -89,13 +89,37 @@ READ: dict[str, Any] = {
     "queued_max_messages": 1,
 }
 """What the way of a record can see of the options of a consumer, with a value that it must see."""
-UNREAD = {
-    *("fetch_message_max_bytes", "fetch_max_bytes", "fetch_min_bytes", "fetch_wait_max_ms", "fetch_error_backoff_ms", "queued_max_bytes"),
-    *("num_consumer_fetchers", "client_rack", "request_timeout_ms", "stall_warning_ms", "auto_offset_reset", "auto_commit_interval_ms"),
-    *("consume_timeout_ms", "dead_letter", "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "assignors"),
-    *("group_protocol", "group_remote_assignor", "group_instance_id", "on_assigned", "on_revoked", "on_lost"),
+UNREAD: dict[str, dict[str, Any]] = {
+    "fetch_message_max_bytes": {"fetch_message_max_bytes": 2 << 20},
+    "fetch_max_bytes": {"fetch_max_bytes": 8 << 20},
+    "fetch_min_bytes": {"fetch_min_bytes": 2},
+    "fetch_wait_max_ms": {"fetch_wait_max_ms": 50},
+    "fetch_error_backoff_ms": {"fetch_error_backoff_ms": 50},
+    "queued_max_bytes": {"queued_max_bytes": 32 << 20},
+    "num_consumer_fetchers": {"num_consumer_fetchers": 2},
+    "client_rack": {"client_rack": "r"},
+    "request_timeout_ms": {"request_timeout_ms": 20_000},
+    "stall_warning_ms": {"stall_warning_ms": 50_000},
+    "auto_offset_reset": {"group": "g", "auto_offset_reset": "earliest"},
+    "auto_commit_interval_ms": {"group": "g", "auto_commit_interval_ms": 50_000},
+    "consume_timeout_ms": {"consume_timeout_ms": 60_000},
+    "dead_letter": {
+        "value_deserializer": READ["value_deserializer"],
+        "on_deserialize_error": "dlq",
+        "dead_letter": lambda message, error: None,
+    },
+    "session_timeout_ms": {"group": "g", "session_timeout_ms": 40_000},
+    "heartbeat_interval_ms": {"group": "g", "heartbeat_interval_ms": 2000},
+    "max_poll_interval_ms": {"group": "g", "max_poll_interval_ms": 200_000},
+    "assignors": {"group": "g", "assignors": ("range",)},
+    "group_protocol": {"group": "g", "group_protocol": "consumer"},
+    "group_remote_assignor": {"group": "g", "group_protocol": "consumer", "group_remote_assignor": "uniform"},
+    "group_instance_id": {"group": "g", "group_instance_id": "i"},
+    "on_assigned": {"group": "g", "on_assigned": lambda consumer, partitions: None},
+    "on_revoked": {"group": "g", "on_revoked": lambda consumer, partitions: None},
+    "on_lost": {"group": "g", "on_lost": lambda consumer, partitions: None},
 }
-"""What is looked at where a batch is fetched or opened, by the group, or where a record has failed."""
+"""What is looked at where a batch is fetched or opened, by the group, or where a record has failed; each set to something."""
 
 
 def own_looks(client: KafkaClient) -> float:
@@ -249,8 +273,8 @@ def reading(client: KafkaClient, **options: Any) -> Any:
 
 
 def test_each_option_of_a_consumer_has_a_row_here() -> None:
-    assert {field.name for field in dataclasses.fields(NativeConsumerConfig)} == READ.keys() | UNREAD
-    assert not READ.keys() & UNREAD
+    assert {field.name for field in dataclasses.fields(NativeConsumerConfig)} == READ.keys() | UNREAD.keys()
+    assert not READ.keys() & UNREAD.keys()
 
 
 @pytest.mark.parametrize("option", sorted(READ))
@@ -262,6 +286,13 @@ def test_an_option_of_a_consumer_costs_its_own_call(client: KafkaClient, full: M
         options["group"] = "g"
     consumer = reading(client, **options)
     assert a_record(consumer.consume, 60_000) < NATIVE + LOOKS
+
+
+@pytest.mark.parametrize("option", sorted(UNREAD))
+def test_an_option_that_no_record_that_is_read_sees_costs_nothing(client: KafkaClient, full: MockCluster, option: str) -> None:
+    consumer = reading(client, **UNREAD[option])
+    assert a_record(consumer.consume, 60_000) < NATIVE + LOOKS
+    assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + LOOKS
 
 
 @pytest.mark.parametrize("limit", [None, 0, 60_000])
