@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import select
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FullWriter", "Output", "check_reader", "full_streams", "read_some", "stoppable"]
 
 AT_ONCE = 1 << 16
-"""Bytes of one write(): an interrupt in the middle of it leaves no more than these uncounted."""
+"""Bytes of one write() to a file."""
 SLICE_MS = 250
 """Longest wait for a descriptor without a look at signals."""
 
@@ -69,6 +71,7 @@ class FullWriter(io.RawIOBase):
         super().__init__()
         self._raw, self._name = raw, name
         self._progress = progress if raw.isatty() else None
+        self._is_pipe = is_pipe(raw)
         self.taken = 0
 
     def write(self, data: Any) -> int:
@@ -77,7 +80,7 @@ class FullWriter(io.RawIOBase):
         size = len(left)
         with self._way(left):
             while left:
-                count = self._write_some(left[:AT_ONCE])
+                count = self._write_some(left[: select.PIPE_BUF if self._is_pipe else AT_ONCE])
                 self.taken += count
                 left = left[count:]
         return size
@@ -86,7 +89,10 @@ class FullWriter(io.RawIOBase):
         return nullcontext() if self._progress is None else self._progress.making_way(data)
 
     def _write_some(self, data: memoryview) -> int:
+        """Bytes that were taken. A pipe that is ready takes PIPE_BUF at once, so that an interrupt meets the wait, and never a write() that has begun."""
         try:
+            while self._is_pipe and not _wait_for(self._raw.fileno(), select.POLLOUT):
+                pass
             while (count := self._raw.write(data)) is None:
                 _wait_for(self._raw.fileno(), select.POLLOUT)
         except BrokenPipeError:
@@ -105,6 +111,14 @@ class FullWriter(io.RawIOBase):
 
     def isatty(self) -> bool:
         return bool(self._raw.isatty())
+
+
+def is_pipe(raw: Any) -> bool:
+    """Has it a descriptor, and is that one of a pipe?"""
+    try:
+        return stat.S_ISFIFO(os.fstat(raw.fileno()).st_mode)
+    except (OSError, AttributeError):
+        return False
 
 
 @contextlib.contextmanager
@@ -163,8 +177,8 @@ def read_some(stream: Any, size: int) -> bytes:
     return bytes(data)
 
 
-def _wait_for(fd: int, event: int) -> None:
-    """Wait for a moment until a descriptor may be ready."""
+def _wait_for(fd: int, event: int) -> bool:
+    """Wait for a moment until a descriptor is ready, or can say why it never will be. Is it?"""
     looked = select.poll()
     looked.register(fd, event)
-    looked.poll(SLICE_MS)
+    return bool(looked.poll(SLICE_MS))

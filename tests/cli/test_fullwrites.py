@@ -248,16 +248,17 @@ def test_what_a_full_disk_did_not_take_is_not_committed(cluster: MockCluster, sh
     assert 0 < committed(cluster, group) <= shown("text").whole(len(written)) < RECORDS
 
 
+@pytest.mark.parametrize("kind", ["pipe", "no_wait_pipe"])
 def test_an_interrupt_ends_the_wait_for_a_reader_and_commits_no_more_than_was_taken(
-    no_wait_pipe: Pipe, cluster: MockCluster, shown: Any, request: Any
+    kind: str, cluster: MockCluster, shown: Any, request: Any
 ) -> None:
-    group = name_of(request)
-    with program(consume(cluster, "text", group), no_wait_pipe.writer, unbuffered=True) as process:
-        no_wait_pipe.started()
-        no_wait_pipe.wait_full()
+    group, pipe = name_of(request), request.getfixturevalue(kind)
+    with program(consume(cluster, "text", group), pipe.writer, unbuffered=True) as process:
+        pipe.started()
+        pipe.wait_full()
         process.send_signal(signal.SIGINT)
         code, out, told = ended(process)
-        whole = shown("text").whole(no_wait_pipe.holds())
+        whole = shown("text").whole(pipe.holds())
         assert (code, out) == (130, b"")
         assert told == f"kafka-tools: interrupted; {whole} records printed; group {group!r} goes on behind them\n"
         assert committed(cluster, group) <= whole
