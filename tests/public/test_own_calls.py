@@ -119,7 +119,8 @@ UNREAD: dict[str, dict[str, Any]] = {
     "on_revoked": {"group": "g", "on_revoked": lambda consumer, partitions: None},
     "on_lost": {"group": "g", "on_lost": lambda consumer, partitions: None},
 }
-"""What is looked at where a batch is fetched or opened, by the group, or where a record has failed; each set to something."""
+"""What is looked at where a batch is fetched or opened, by the group, or where a record has failed; each set to something, but for
+auto_offset_reset, whose other words begin where there is nothing to read."""
 
 
 def own_looks(client: KafkaClient) -> float:
