@@ -22,7 +22,7 @@ import gkafka
 from gkafka import KafkaClient
 from gkafka.config import NativeConsumerConfig, ProducerConfig
 from gkafka.interceptors import ProducerInterceptor
-from gkafka.kafka import KafkaConsumer, KafkaProducer
+from gkafka.kafka import KafkaConsumer, KafkaProducer, legacy
 from gkafka.records import IMPLEMENTATION
 from gkafka.testing import MockCluster
 from tests.public.aids import Runner
@@ -32,6 +32,8 @@ OURS = str(Path(gkafka.__file__).parent) + os.sep
 RECORDS = 1000
 SKIN = 3 if IMPLEMENTATION == "cython" else 51
 """The same of the skins."""
+LEGACY = 24 if IMPLEMENTATION == "cython" else 40
+"""The same of kafka-python 0.9's, whose calls keep their offsets, their automatic commits and their turns themselves."""
 LOOKS, OWN_LOOKS = 0.7, 2.7
 """With greenlets every 64th record has a look at the time and the process, every fourth where the user's own code is called for each."""
 DIRECT = 0 if IMPLEMENTATION == "cython" else 36
@@ -462,3 +464,39 @@ def test_a_member_of_pykafkas_groups_asks_before_each_record_whether_its_partiti
         assert consumer.consume()
         assert a_record(consumer.consume) < SKIN + 4.7
         assert a_record(consumer.consume_batch, 10, count=RECORDS // 10) < SKIN + LOOKS
+
+
+# -- kafka-python 0.9's ------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def old_client(full: MockCluster, run: Runner) -> Iterator[legacy.KafkaClient]:
+    with legacy.KafkaClient(full.bootstrap, handler=run.name) as client:
+        yield client
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_ways_of_reading_of_an_old_consumer_cost_their_own_calls(old_client: legacy.KafkaClient, group: str | None) -> None:
+    options = {"auto_commit_every_n": None, "max_buffer_size": None, "buffer_size": 1 << 20}
+    consumer = legacy.SimpleConsumer(old_client, group, "t", iter_timeout=60, **options)
+    assert consumer.get_message(timeout=60)
+    assert consumer.get_message(timeout=60)
+    assert a_record(partial(consumer.get_message, timeout=60)) < LEGACY
+    assert a_record(partial(next, iter(consumer))) < LEGACY
+    assert a_record(partial(consumer.get_messages, 9, timeout=60), count=RECORDS // 10) < LEGACY, "nine of ten are there"
+
+
+@pytest.mark.parametrize("options", [{}, {"deserializer_class": lambda value: value}], ids=lambda options: next(iter(options), "nothing"))
+def test_an_option_of_an_old_group_consumer_costs_its_own_call(full: MockCluster, run: Runner, options: dict[str, Any]) -> None:
+    given = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 60_000, "fetch_wait_max_ms": 60_000, **options}
+    with legacy.KafkaConsumer("t", bootstrap_servers=full.bootstrap, handler=run.name, **given) as consumer:
+        assert consumer.next()
+        assert a_record(consumer.next) < LEGACY
+
+
+@pytest.mark.parametrize("kind", ["Producer", "SimpleProducer", "KeyedProducer"])
+def test_an_old_producer_that_does_not_wait_costs_its_own_call(old_client: legacy.KafkaClient, kind: str) -> None:
+    place = {"Producer": [0], "SimpleProducer": [], "KeyedProducer": [b"key"]}[kind]
+    producer = getattr(legacy, kind)(old_client, async_send=True, batch_send_every_n=10 * RECORDS, batch_send_every_t=60)
+    for _ in range(20):
+        producer.send_messages("t", *place, b"first")
+    assert a_record(producer.send_messages, "t", *place, b"value") < LEGACY
+    producer.stop()

@@ -121,12 +121,11 @@ class Producer(OfOneProcess):
 
     def send_messages(self, topic: str, partition: int, *msg: bytes | None) -> list[ProduceResponse]:
         """Send messages to a partition; returns one response for all of them, and nothing with async_send or acks=0."""
-        return self._send(topic, partition, None, msg)
+        return self._send(check_topic_name(topic), partition, None, msg)
 
-    def _send(self, topic: Any, partition: int | None, key: bytes | None, msg: tuple[Any, ...]) -> list[ProduceResponse]:
+    def _send(self, name: str, partition: int | None, key: bytes | None, msg: tuple[Any, ...]) -> list[ProduceResponse]:
         if self.stopped:
             raise IllegalStateError(f"{type(self).__name__} is stopped: make a new one")
-        name = check_topic_name(topic)
         if not msg:
             raise ConfigurationError("send_messages() without a message: give one or more")
         for one in msg:
@@ -219,7 +218,8 @@ class KeyedProducer(Producer):
         """Send messages under a key; returns one response for all of them, and nothing with async_send or acks=0."""
         if key is not None and not isinstance(key, bytes):
             raise WrongTypeError(f"a key of type {type(key).__name__}: must be bytes")
-        return self._send(topic, self._partition_of(check_topic_name(topic), key), key, msg)
+        name = check_topic_name(topic)
+        return self._send(name, self._partition_of(name, key), key, msg)
 
     def send(self, topic: str, key: bytes | None, msg: bytes | None) -> list[ProduceResponse]:
         """send_messages() of one message."""
