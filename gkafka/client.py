@@ -475,10 +475,14 @@ class KafkaClient(OfOneProcess):
 
 def load_all() -> None:
     """Import what clients, producers and consumers of any kind need beside this module, and of greenlets if there are any."""
+    import gkafka.balancedconsumer
     import gkafka.consumer
+    import gkafka.managedbalancedconsumer
     import gkafka.nativeproducer
+    import gkafka.producer
     import gkafka.producermemory
     import gkafka.protocol
+    import gkafka.simpleconsumer
 
     if "gevent" in sys.modules:
         import gkafka.handlers.greenlets  # noqa: F401

@@ -23,6 +23,12 @@ with KafkaClient(sys.argv[1], handler="gevent") as client:
     with client.get_consumer("t", auto_offset_reset="earliest") as consumer, client.get_consumer(["t"], group="g") as member:
         assert consumer.consume(timeout_ms=60_000).value == b"x"
         member.consume(timeout_ms=200)
+    topic = client.topics["t"]
+    with topic.get_producer(delivery_reports=True) as producer:
+        producer.produce(b"y")
+        assert producer.get_delivery_report(timeout=60)[1] is None
+    topic.get_simple_consumer(consumer_timeout_ms=200).consume()
+    topic.get_balanced_consumer("h", managed=True, consumer_timeout_ms=200).stop()
 print(json.dumps(sorted(loaded() - imported)))
 """
 
