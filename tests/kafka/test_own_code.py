@@ -93,7 +93,9 @@ def test_a_partitioner_is_told_which_partitions_have_a_leader(producer: Make, ma
     assert len(asked) == before, "a partition that is given needs no choice"
 
 
-@pytest.mark.parametrize(("chosen", "error"), [(4, "chose 4"), (-1, "chose -1"), ("0", "chose '0'"), (None, "chose None")])
+@pytest.mark.parametrize(
+    ("chosen", "error"), [(4, "chose 4"), (-1, "chose -1"), ("0", "chose '0'"), (None, "chose None"), (False, "chose False")]
+)
 def test_a_partition_that_is_none_is_refused(producer: Make, cluster: MockCluster, chosen: Any, error: str) -> None:
     with pytest.raises(ValueError, match=f"the partitioner {error}: topic 't' has the partitions 0 to 0"):
         producer(cluster, partitioner=lambda *_: chosen).send("t", b"v")

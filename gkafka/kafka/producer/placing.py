@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gkafka.checks import find_index
 from gkafka.exceptions import ConfigurationError
 from gkafka.kafka.cluster import ClusterMetadata
 from gkafka.kafka.partitioner import DefaultPartitioner, Partitioner, StickyPartitioner, partitions_of
@@ -117,7 +118,8 @@ class Placing:
 
 
 def _checked(chosen: Any, topic: str, known: Known) -> int:
-    if not isinstance(chosen, int) or chosen not in known.every:
+    number = find_index(chosen, len(known.every))
+    if number is None:
         text = f"the partitioner chose {chosen!r}: topic {topic!r} has the partitions 0 to {len(known.every) - 1}"
         raise ConfigurationError(text, topic=topic)
-    return int(chosen)
+    return number
