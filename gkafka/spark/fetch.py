@@ -105,26 +105,29 @@ def _together(
         positions[number] = raw.next_offset
         rows, size = rows + chunks[number].rows - before, size + len(raw.batches)
         if rows >= options.batch_rows or size >= options.batch_bytes:
-            yield from _joined(decoded(), options.batch_rows)
+            yield from _joined(decoded(), options)
             rows = size = 0
-    yield from _joined(decoded(), options.batch_rows)
+    yield from _joined(decoded(), options)
     for number in sorted(left, key=group.__getitem__):  # two of one partition in order
         readers[number].go_on(positions[number], left[number])
         yield from _alone(readers[number], decoders[number])
 
 
-def _joined(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of so many at least, but for the last one: a batch of a few rows costs Spark as much as one of many. What is before an
-    error comes before it."""
+def _joined(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of batchRows or batchBytes at least, but for the last one: a batch of a few rows costs Spark as much as one of many. One that
+    is large already is not copied. What is before an error comes before it."""
     kept: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     try:
         for batch in batches:
-            kept.append(batch)
-            rows += batch.num_rows
-            if rows >= least:
+            if batch.nbytes >= options.batch_bytes:
                 yield from _as_one(kept)
-                kept, rows = [], 0
+                kept, rows, size = [], 0, 0
+            kept.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= options.batch_rows or size >= options.batch_bytes:
+                yield from _as_one(kept)
+                kept, rows, size = [], 0, 0
     except KafkaException:
         yield from _as_one(kept)
         raise

@@ -24,7 +24,7 @@ from gkafka.spark.options import DEFAULT_TASKS
 from gkafka.spark.session import register
 from gkafka.spark.source import GKafkaDataSource
 from gkafka.testing import Close, Edit, Error, MockCluster
-from tests.records.handmade import TRANSACTIONAL, batch, marker, record, values
+from tests.records.handmade import GZIP, TRANSACTIONAL, batch, marker, record, values
 from tests.spark.conftest import Read
 from tests.spark.streaming import Checkpoint, OldQuery, Query
 from tests.spark.test_source_calls import damaged
@@ -140,6 +140,18 @@ def test_partitions_share_requests_and_arrow_batches(cluster: MockCluster, readi
 def test_an_answer_holds_no_more_than_is_asked_for(cluster: MockCluster, reading: Reading) -> None:
     check_all(reading(subscribe="many", kafka__fetch__max__bytes="1000").rows())
     assert {request.message.max_bytes for request in cluster.requests("Fetch")} == {1000}
+
+
+@pytest.mark.parametrize(("batch_bytes", "partitions_in_a_batch"), [(100_000, 1), (600_000, 3), (10_000_000, PARTITIONS)])
+def test_a_batch_ends_at_its_bytes_though_its_rows_are_few_and_were_compressed(
+    cluster: MockCluster, reading: Reading, batch_bytes: int, partitions_in_a_batch: int
+) -> None:
+    for partition in range(PARTITIONS):
+        cluster.append("many", partition, batch([record(i, bytes(10_000)) for i in range(20)], attributes=GZIP, base_offset=30))
+    batches = reading(subscribe="many", batchBytes=str(batch_bytes)).batches()
+    found = [len(set(each["partition"].to_pylist())) for each in batches]
+    assert found[:-1] == [partitions_in_a_batch] * ((PARTITIONS - 1) // partitions_in_a_batch)
+    assert sum(each.num_rows for each in batches) == PARTITIONS * (30 + 20)
 
 
 @pytest.mark.parametrize("fault", [None, Error(6)], ids=["no fault", "code 6"])
