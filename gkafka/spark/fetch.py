@@ -10,6 +10,8 @@ from uuid import UUID
 from gkafka import records
 from gkafka.client import KafkaClient
 from gkafka.common import IsolationLevel, OffsetType
+from gkafka.core.backoff import Retry
+from gkafka.core.fetcher import IDLE
 from gkafka.exceptions import (
     CorruptRecordError,
     KafkaException,
@@ -165,6 +167,7 @@ class RangeReader:
         self._client, self._options, self._task, self._topic_id = client, options, task, topic_id
         self._position = task.start
         self._progress_at = client.handler.monotonic()
+        self._contradictions = Retry()
 
     def go_on(self, position: int, error: UnknownTopicError | None) -> None:
         """Begin here, where others have read it up to now. error: what they have met, if it is certain."""
@@ -254,6 +257,9 @@ class RangeReader:
         earliest, latest = self._ends()
         gone = self._position >= latest or earliest >= end
         found = end if gone else max(self._position, earliest)
+        if found == self._position:
+            self._pause_before_asking_again(reason, error)
+            return found
         log.warning(
             "%s. The available offset range is [%d, %d): records in [%d, %d) are skipped (failOnDataLoss is false)",
             reason,
@@ -262,9 +268,17 @@ class RangeReader:
             self._position,
             found,
         )
-        if found == self._position and self._patience_is_over():
-            raise error
         return found
+
+    def _pause_before_asking_again(self, reason: str, error: KafkaException) -> None:
+        """The leader says of an offset that the log has it, and that it has not. Raises the error after kafkaConsumer.pollTimeoutMs."""
+        if self._patience_is_over():
+            raise error
+        if not self._contradictions.failures:
+            log.warning("%s. The available offset range has this offset: asking again", reason)
+        now = self._client.handler.monotonic()
+        self._contradictions.failed(IDLE, now, self._client.handler.random())
+        self._client.handler.sleep(self._contradictions.not_before - now)
 
     def _ends(self) -> tuple[int, int]:
         at = (self._task.topic, self._task.partition)
