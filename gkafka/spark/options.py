@@ -34,6 +34,9 @@ __all__ = [
 DEFAULT_TASKS = 8
 """Where nobody has seen the session's parallelism: the process that plans has no session."""
 
+LONGEST_PAUSE_MS = (1 << 31) - 1
+"""24 days: Python does not sleep for any time. Of the other times no process sleeps: they are compared with clocks."""
+
 
 class Option(NamedTuple):
     """One option. name: as users write it; Spark hands it over in lower case."""
@@ -222,7 +225,7 @@ def _parsed(
         include_headers=_boolean(given, "includeHeaders"),
         poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", 1),
         offset_tries=_whole(given, "fetchOffset.numRetries", 1),
-        offset_retry_ms=_whole(given, "fetchOffset.retryIntervalMs", 0),
+        offset_retry_ms=_whole(given, "fetchOffset.retryIntervalMs", 0, LONGEST_PAUSE_MS),
         batch_rows=_whole(given, "batchRows", 1),
         batch_bytes=_whole(given, "batchBytes", 1),
         stream=_stream(given),
@@ -338,5 +341,5 @@ def _boolean(given: Mapping[str, str], name: str) -> bool:
     return values.boolean(given, name, OPTIONS[name.lower()].default)
 
 
-def _whole(given: Mapping[str, str], name: str, low: int) -> int:
-    return values.whole(given, name, OPTIONS[name.lower()].default, low)
+def _whole(given: Mapping[str, str], name: str, low: int, high: int = values.MAX_LONG) -> int:
+    return values.whole(given, name, OPTIONS[name.lower()].default, low, high)
