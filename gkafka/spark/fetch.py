@@ -201,6 +201,7 @@ class RangeReader:
                     # What was fetched is handed out first: damage in it comes before this error.
                     if chunk.fetches:
                         yield chunk
+                    self._name_partition(exc)
                     raise
                 if is_certain or self._patience_is_over():
                     self._position = self._after_silence(exc)
@@ -208,6 +209,11 @@ class RangeReader:
                 log.warning("%s: fetching goes on at offset %d after: %s", self._task, self._position, exc)
         if chunk.fetches:
             yield chunk
+
+    def _name_partition(self, error: KafkaException) -> None:
+        """Add to the error of a topic as a whole what was read of it."""
+        if error.topic is not None and error.partition is None:
+            error.args, error.partition = (f"{error}; while reading {self._task}",), self._task.partition
 
     def _is_full(self, chunk: Chunk) -> bool:
         return chunk.rows >= self._options.batch_rows or chunk.size >= self._options.batch_bytes
