@@ -77,8 +77,8 @@ def _rows() -> Iterator[Option]:
     yield Option(
         "tasks",
         "",
-        "about how many Spark tasks read at a time, each some partitions: fewer where there is little to read, more where there is much; `partitions`: one for "
-        "each partition, as in the JVM connector; unset: the session's parallelism, as `register()` has seen it, else "
+        "about how many Spark tasks a read or a micro-batch has, each with some partitions: fewer where there is little to read, more where there is much; "
+        "`partitions`: one for each partition, as in the JVM connector; unset: the session's parallelism, as `register()` has seen it, else "
         f"{DEFAULT_TASKS}; gkafka's own",
     )
     yield Option("minPartitions", "", "at least about this many Spark tasks: large partitions are cut")
@@ -91,7 +91,7 @@ def _rows() -> Iterator[Option]:
         "`spark.sql.python.filterPushdown.enabled=true`, without which Spark refuses such a source; gkafka's own",
     )
     yield Option("includeHeaders", "false", "a column `headers`")
-    yield Option("kafkaConsumer.pollTimeoutMs", "120000", "a task that gets no record for so long fails")
+    yield Option("kafkaConsumer.pollTimeoutMs", "120000", "a task that gets no record of a partition for so long fails")
     yield Option("fetchOffset.numRetries", "3", "tries of the driver to learn partitions and offsets")
     yield Option("fetchOffset.retryIntervalMs", "1000", "pause between them")
     yield Option("groupIdPrefix", "", "accepted for the JVM connector's sake: gkafka reads without a consumer group")

@@ -89,6 +89,7 @@ class Session:
 
     class sparkContext:
         defaultParallelism = 5
+        getConf = dict[str, str]  # none but Spark's own
 
     def __init__(self) -> None:
         self.registered: list[type[GKafkaDataSource]] = []
@@ -106,7 +107,18 @@ class Connect(Session):
         raise AttributeError("JVM_ATTRIBUTE_NOT_SUPPORTED")
 
 
-@pytest.mark.parametrize(("kind", "tasks"), [(Session, 5), (Connect, DEFAULT_TASKS)])
+class Growing(Session):
+    """One that asks for executors as there is work. There are none yet: Spark says 2."""
+
+    class sparkContext:
+        defaultParallelism = 2
+
+        @staticmethod
+        def getConf() -> dict[str, str]:
+            return {"spark.dynamicAllocation.enabled": "true"}
+
+
+@pytest.mark.parametrize(("kind", "tasks"), [(Session, 5), (Connect, DEFAULT_TASKS), (Growing, DEFAULT_TASKS)])
 def test_register_notes_what_the_session_does_at_a_time(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, kind: type[Session], tasks: int
 ) -> None:
@@ -263,7 +275,7 @@ def test_a_topic_that_was_deleted_names_itself(cluster: MockCluster, reading: Re
     reader = reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="2000").reader
     (task,) = reader.partitions()
     cluster.delete_topic("t")
-    with pytest.raises((UnknownTopicError, DataLossError), match="t"):
+    with pytest.raises((UnknownTopicError, DataLossError), match=r"topic 't' does not exist|\bt-0\b"):
         rows_of(reader, task)
 
 
@@ -350,7 +362,7 @@ def test_a_partition_that_cannot_be_read_names_itself_and_no_attempt_hands_out_a
     close_all()  # tasks run in other processes than the driver
     happens(cluster, task.topic_ids["t"])
     rows: list[dict[str, Any]] = []
-    with pytest.raises(error, match=r"^Metadata t: " if happens is _deny_describing else r"\bt-0\b"):
+    with pytest.raises(error, match=r"\bt-0\b"):
         take(reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="5000", **patience, **SMALL).reader.read(partition=task), rows)
     assert max(Counter((row["topic"], row["partition"], row["offset"]) for row in rows).values(), default=0) <= 1
     assert all(row["value"] != b"new" for row in rows)
