@@ -38,7 +38,7 @@ class Idle(NamedTuple):
 
 
 _idle: dict[Key, list[Idle]] = {}
-"""A list stays where it is: one thread may be about to add to it while another looks for what is old. What takes one client out, or adds one, is atomic."""
+"""Two threads of a driver use it. A list is never replaced, since the other thread may be about to add to it. Adding and removing a client are atomic."""
 
 
 @contextlib.contextmanager

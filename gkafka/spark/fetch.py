@@ -116,8 +116,10 @@ def _together(
 
 
 def _joined(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of batchRows or batchBytes at least, but for the last one: a batch of a few rows costs Spark as much as one of many. One that
-    is large already is not copied. What is before an error comes before it."""
+    """Return the same rows in batches of batchRows or batchBytes at least, except the last: a batch of a few rows costs Spark as much as one of many.
+
+    A batch that is large already is not copied. Rows before an error are handed out before it.
+    """
     kept: list[pa.RecordBatch] = []
     rows = size = 0
     try:
@@ -211,7 +213,7 @@ class RangeReader:
             yield chunk
 
     def _name_partition(self, error: KafkaException) -> None:
-        """Add to the error of a topic as a whole what was read of it."""
+        """Add the range to an error that names only a topic."""
         if error.topic is not None and error.partition is None:
             error.args, error.partition = (f"{error}; while reading {self._task}",), self._task.partition
 
@@ -277,7 +279,7 @@ class RangeReader:
         return found
 
     def _pause_before_asking_again(self, reason: str, error: KafkaException) -> None:
-        """The leader says of an offset that the log has it, and that it has not. Raises the error after kafkaConsumer.pollTimeoutMs."""
+        """Wait a moment: ListOffsets has the offset, and Fetch refuses it. Raises the error after kafkaConsumer.pollTimeoutMs."""
         if self._patience_is_over():
             raise error
         if not self._contradictions.failures:

@@ -35,7 +35,7 @@ DEFAULT_TASKS = 8
 """Where nobody has seen the session's parallelism: the process that plans has no session."""
 
 LONGEST_PAUSE_MS = (1 << 31) - 1
-"""24 days: Python does not sleep for any time. Of the other times no process sleeps: they are compared with clocks."""
+"""24 days. Python cannot sleep for any length of time; the other times are only compared with a clock."""
 
 
 class Option(NamedTuple):

@@ -18,7 +18,7 @@ source: gkafka's own is below a millisecond (benchmarks/spark.py --only task).""
 MUCH = 2_000_000
 """Offsets after which a task gives way to the next: what fails then is read again in two seconds."""
 MOST_TASKS = 1_000_000
-"""Of a number in a checkpoint: more is not read from there, so no more is written."""
+"""The largest number of tasks that a checkpoint may hold."""
 RANGE_COST = 200
 """What a range costs beside its records, in records."""
 

@@ -37,7 +37,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _parallelism(spark: SparkSession) -> int | None:
-    """None on Connect, whose client has no SparkContext, and where executors come and go with the work: there are none yet."""
+    """None on Connect, whose client has no SparkContext, and with dynamic allocation, where no executor has come yet."""
     try:
         context = spark.sparkContext
         if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
