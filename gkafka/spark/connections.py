@@ -38,6 +38,7 @@ class Idle(NamedTuple):
 
 
 _idle: dict[Key, list[Idle]] = {}
+"""Two threads of a driver use it. A list is never replaced, since the other thread may be about to add to it. Adding and removing a client are atomic."""
 
 
 @contextlib.contextmanager
@@ -89,16 +90,14 @@ def _drop_old(pid: int) -> None:
     """Brokers close what is silent for long, and finding that out costs the next task a round trip."""
     for key in list(_idle):
         if key.pid != pid:
-            del _idle[key]
+            _idle.pop(key, None)
             continue
-        kept = [idle for idle in _idle.pop(key) if not _closed_if_expired(idle)]
-        _idle.setdefault(key, []).extend(kept)
-
-
-def _closed_if_expired(idle: Idle) -> bool:
-    if idle.expired:
-        idle.client.close()
-    return idle.expired
+        for idle in [idle for idle in _idle[key] if idle.expired]:
+            try:
+                _idle[key].remove(idle)
+            except ValueError:  # another thread has taken it
+                continue
+            idle.client.close()
 
 
 def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -180,11 +180,6 @@ class Asked:
                     client.handler.sleep(options.offset_retry_ms / 1000)
         raise AssertionError("offset_tries is 1 or more")
 
-    def pause(self) -> None:
-        """fetchOffset.retryIntervalMs, before an answer that cannot be is asked for again."""
-        with connected(self._options.kafka) as client:
-            client.handler.sleep(self._options.offset_retry_ms / 1000)
-
 
 class MissingPartitionsError(ConfigurationError):
     """`assign` names partitions that are not there."""

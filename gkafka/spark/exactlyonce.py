@@ -190,9 +190,10 @@ def _skip(rows: Iterable[TopicRows], mark: Mark, task: Task) -> Tally:
     if before is not None and not before.may_be(now):
         raise RowsChangedError(
             f"{task} was written with {before} and is replayed with {now}: these are other rows, or rows cut into other tasks than before, so "
-            "writing or skipping them would lose some or write some twice; exactlyOnce needs the same rows in the same task: a jobId is for one set of "
-            "rows; of a query set spark.sql.adaptive.streaming.stateless.enabled=false, leave minPartitions, maxRecordsPerPartition and includeHeaders as they were, "
-            "avoid repartition(n) without a column, and compare the topic with the source "
+            "writing or skipping them would lose some or write some twice, and other tasks of this micro-batch may have written rows twice by now; exactlyOnce "
+            "needs the same rows in the same task: a jobId is for one set of rows; of a query set spark.sql.adaptive.streaming.stateless.enabled=false, "
+            "leave minPartitions, maxRecordsPerPartition and includeHeaders as they were, avoid repartition(n) without a column, "
+            "and compare the topic with the source "
             f"before this micro-batch is written by hand (delete the group {task.name!r} to have it written again)"
         )
     log.info("%s: its %d rows were written before", task, now.rows)

@@ -10,6 +10,8 @@ from uuid import UUID
 from gkafka import records
 from gkafka.client import KafkaClient
 from gkafka.common import IsolationLevel, OffsetType
+from gkafka.core.backoff import Retry
+from gkafka.core.fetcher import IDLE
 from gkafka.exceptions import (
     CorruptRecordError,
     KafkaException,
@@ -105,26 +107,31 @@ def _together(
         positions[number] = raw.next_offset
         rows, size = rows + chunks[number].rows - before, size + len(raw.batches)
         if rows >= options.batch_rows or size >= options.batch_bytes:
-            yield from _joined(decoded(), options.batch_rows)
+            yield from _joined(decoded(), options)
             rows = size = 0
-    yield from _joined(decoded(), options.batch_rows)
+    yield from _joined(decoded(), options)
     for number in sorted(left, key=group.__getitem__):  # two of one partition in order
         readers[number].go_on(positions[number], left[number])
         yield from _alone(readers[number], decoders[number])
 
 
-def _joined(batches: Iterator[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of so many at least, but for the last one: a batch of a few rows costs Spark as much as one of many. What is before an
-    error comes before it."""
+def _joined(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in batches of batchRows or batchBytes at least, except the last: a batch of a few rows costs Spark as much as one of many.
+
+    A batch that is large already is not copied. Rows before an error are handed out before it.
+    """
     kept: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     try:
         for batch in batches:
-            kept.append(batch)
-            rows += batch.num_rows
-            if rows >= least:
+            if batch.nbytes >= options.batch_bytes:
                 yield from _as_one(kept)
-                kept, rows = [], 0
+                kept, rows, size = [], 0, 0
+            kept.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= options.batch_rows or size >= options.batch_bytes:
+                yield from _as_one(kept)
+                kept, rows, size = [], 0, 0
     except KafkaException:
         yield from _as_one(kept)
         raise
@@ -162,6 +169,7 @@ class RangeReader:
         self._client, self._options, self._task, self._topic_id = client, options, task, topic_id
         self._position = task.start
         self._progress_at = client.handler.monotonic()
+        self._contradictions = Retry()
 
     def go_on(self, position: int, error: UnknownTopicError | None) -> None:
         """Begin here, where others have read it up to now. error: what they have met, if it is certain."""
@@ -195,6 +203,7 @@ class RangeReader:
                     # What was fetched is handed out first: damage in it comes before this error.
                     if chunk.fetches:
                         yield chunk
+                    self._name_partition(exc)
                     raise
                 if is_certain or self._patience_is_over():
                     self._position = self._after_silence(exc)
@@ -202,6 +211,11 @@ class RangeReader:
                 log.warning("%s: fetching goes on at offset %d after: %s", self._task, self._position, exc)
         if chunk.fetches:
             yield chunk
+
+    def _name_partition(self, error: KafkaException) -> None:
+        """Add the range to an error that names only a topic."""
+        if error.topic is not None and error.partition is None:
+            error.args, error.partition = (f"{error}; while reading {self._task}",), self._task.partition
 
     def _is_full(self, chunk: Chunk) -> bool:
         return chunk.rows >= self._options.batch_rows or chunk.size >= self._options.batch_bytes
@@ -251,6 +265,9 @@ class RangeReader:
         earliest, latest = self._ends()
         gone = self._position >= latest or earliest >= end
         found = end if gone else max(self._position, earliest)
+        if found == self._position:
+            self._pause_before_asking_again(reason, error)
+            return found
         log.warning(
             "%s. The available offset range is [%d, %d): records in [%d, %d) are skipped (failOnDataLoss is false)",
             reason,
@@ -259,9 +276,17 @@ class RangeReader:
             self._position,
             found,
         )
-        if found == self._position and self._patience_is_over():
-            raise error
         return found
+
+    def _pause_before_asking_again(self, reason: str, error: KafkaException) -> None:
+        """Wait a moment: ListOffsets has the offset, and Fetch refuses it. Raises the error after kafkaConsumer.pollTimeoutMs."""
+        if self._patience_is_over():
+            raise error
+        if not self._contradictions.failures:
+            log.warning("%s. The available offset range has this offset: asking again", reason)
+        now = self._client.handler.monotonic()
+        self._contradictions.failed(IDLE, now, self._client.handler.random())
+        self._client.handler.sleep(self._contradictions.not_before - now)
 
     def _ends(self) -> tuple[int, int]:
         at = (self._task.topic, self._task.partition)

@@ -14,7 +14,7 @@ from typing import Any
 from gkafka.common import OffsetType
 from gkafka.exceptions import ConfigurationError, KafkaException
 from gkafka.logs import get_logger
-from gkafka.spark.planner import Group, OffsetRange
+from gkafka.spark.planner import MOST_TASKS, Group, OffsetRange
 from gkafka.spark.values import whole_number
 
 __all__ = [
@@ -56,8 +56,6 @@ LONGEST_SHOWN = 1000
 PARTITIONS_EXAMPLE = '{"topicA":[0,1],"topicB":[0,1]}'
 OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 TIMESTAMPS_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789, "1": 123456789}}'
-
-MOST_TASKS = 1_000_000
 
 DATA_LOSS = (
     "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by Kafka or the topic may "

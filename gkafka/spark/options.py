@@ -34,6 +34,9 @@ __all__ = [
 DEFAULT_TASKS = 8
 """Where nobody has seen the session's parallelism: the process that plans has no session."""
 
+LONGEST_PAUSE_MS = (1 << 31) - 1
+"""24 days. Python cannot sleep for any length of time; the other times are only compared with a clock."""
+
 
 class Option(NamedTuple):
     """One option. name: as users write it; Spark hands it over in lower case."""
@@ -74,8 +77,8 @@ def _rows() -> Iterator[Option]:
     yield Option(
         "tasks",
         "",
-        "about how many Spark tasks read at a time, each some partitions: fewer where there is little to read, more where there is much; `partitions`: one for "
-        "each partition, as in the JVM connector; unset: the session's parallelism, as `register()` has seen it, else "
+        "about how many Spark tasks a read or a micro-batch has, each with some partitions: fewer where there is little to read, more where there is much; "
+        "`partitions`: one for each partition, as in the JVM connector; unset: the session's parallelism, as `register()` has seen it, else "
         f"{DEFAULT_TASKS}; gkafka's own",
     )
     yield Option("minPartitions", "", "at least about this many Spark tasks: large partitions are cut")
@@ -88,7 +91,7 @@ def _rows() -> Iterator[Option]:
         "`spark.sql.python.filterPushdown.enabled=true`, without which Spark refuses such a source; gkafka's own",
     )
     yield Option("includeHeaders", "false", "a column `headers`")
-    yield Option("kafkaConsumer.pollTimeoutMs", "120000", "a task that gets no record for so long fails")
+    yield Option("kafkaConsumer.pollTimeoutMs", "120000", "a task that gets no record of a partition for so long fails")
     yield Option("fetchOffset.numRetries", "3", "tries of the driver to learn partitions and offsets")
     yield Option("fetchOffset.retryIntervalMs", "1000", "pause between them")
     yield Option("groupIdPrefix", "", "accepted for the JVM connector's sake: gkafka reads without a consumer group")
@@ -222,7 +225,7 @@ def _parsed(
         include_headers=_boolean(given, "includeHeaders"),
         poll_timeout_ms=_whole(given, "kafkaConsumer.pollTimeoutMs", 1),
         offset_tries=_whole(given, "fetchOffset.numRetries", 1),
-        offset_retry_ms=_whole(given, "fetchOffset.retryIntervalMs", 0),
+        offset_retry_ms=_whole(given, "fetchOffset.retryIntervalMs", 0, LONGEST_PAUSE_MS),
         batch_rows=_whole(given, "batchRows", 1),
         batch_bytes=_whole(given, "batchBytes", 1),
         stream=_stream(given),
@@ -338,5 +341,5 @@ def _boolean(given: Mapping[str, str], name: str) -> bool:
     return values.boolean(given, name, OPTIONS[name.lower()].default)
 
 
-def _whole(given: Mapping[str, str], name: str, low: int) -> int:
-    return values.whole(given, name, OPTIONS[name.lower()].default, low)
+def _whole(given: Mapping[str, str], name: str, low: int, high: int = values.MAX_LONG) -> int:
+    return values.whole(given, name, OPTIONS[name.lower()].default, low, high)

@@ -10,13 +10,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Group", "OffsetRange", "grouped", "one_each", "split", "task_count"]
+__all__ = ["MOST_TASKS", "Group", "OffsetRange", "grouped", "one_each", "split", "task_count"]
 
 LITTLE = 20_000
 """Offsets for which another task is not worth its start: one that has begun reads as many in some 15 ms. What a task costs is Spark's part, whatever the
 source: gkafka's own is below a millisecond (benchmarks/spark.py --only task)."""
 MUCH = 2_000_000
 """Offsets after which a task gives way to the next: what fails then is read again in two seconds."""
+MOST_TASKS = 1_000_000
+"""The largest number of tasks that a checkpoint may hold."""
 RANGE_COST = 200
 """What a range costs beside its records, in records."""
 
@@ -43,7 +45,7 @@ Group = tuple[OffsetRange, ...]
 
 def task_count(offsets: int, wanted: int) -> int:
     """How many tasks so many offsets are worth, where `wanted` can work at a time: fewer where there is little to read, more where there is much."""
-    return max(1, min(wanted, math.ceil(offsets / LITTLE)), math.ceil(offsets / MUCH))
+    return min(MOST_TASKS, max(1, min(wanted, math.ceil(offsets / LITTLE)), math.ceil(offsets / MUCH)))
 
 
 def one_each(ranges: Iterable[OffsetRange]) -> list[Group]:
@@ -60,15 +62,18 @@ def grouped(ranges: Sequence[OffsetRange], count: int, max_records: int | None =
     there may be more groups then.
     """
     groups: list[list[OffsetRange]] = [[] for _ in range(min(count, len(ranges)))]
+    sizes = [0] * len(groups)
     lightest = [(0, number) for number in range(len(groups))]
     for r in sorted(ranges, key=lambda r: (-r.size, r)):
         _, number = lightest[0]
-        if max_records is not None and groups[number] and sum(other.size for other in groups[number]) + r.size > max_records:
+        if max_records is not None and groups[number] and sizes[number] + r.size > max_records:
             number = len(groups)
             groups.append([])
+            sizes.append(0)
             heapq.heappush(lightest, (0, number))
         weight, number = heapq.heappop(lightest)
         groups[number].append(r)
+        sizes[number] += r.size
         heapq.heappush(lightest, (weight + r.size + RANGE_COST, number))
     return [tuple(sorted(group)) for group in groups]
 
@@ -101,11 +106,10 @@ def _part_count(size: int, total: int, parts: int) -> int:
 
 
 def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
-    """As equal as whole numbers allow; parts that would be empty are left out."""
+    """As equal as whole numbers allow, and none empty."""
     cuts, start = [], r.start
-    for left in range(parts, 0, -1):
+    for left in range(min(parts, r.size), 0, -1):
         end = start + (r.end - start) // left
-        if end > start:
-            cuts.append(OffsetRange(r.topic, r.partition, start, end))
+        cuts.append(OffsetRange(r.topic, r.partition, start, end))
         start = end
     return cuts

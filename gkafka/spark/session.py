@@ -37,9 +37,12 @@ def register(spark: SparkSession) -> None:
 
 
 def _parallelism(spark: SparkSession) -> int | None:
-    """None on Connect, whose client has no SparkContext."""
+    """None on Connect, whose client has no SparkContext, and with dynamic allocation, where no executor has come yet."""
     try:
-        return int(spark.sparkContext.defaultParallelism)
+        context = spark.sparkContext
+        if context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+            return None
+        return int(context.defaultParallelism)
     except Exception as exc:  # PySparkAttributeError and others, by version
         log.debug("the session's parallelism is not known: %s", exc)
         return None

@@ -142,12 +142,12 @@ def positive(given: Mapping[str, str], name: str) -> int | None:
     return value
 
 
-def whole(given: Mapping[str, str], name: str, default: str, low: int) -> int:
-    """A whole number from `low` to 2**63 - 1. Raises ConfigurationError."""
-    return number(name, given.get(name.lower(), default), low)
+def whole(given: Mapping[str, str], name: str, default: str, low: int, high: int = MAX_LONG) -> int:
+    """A whole number from `low` to `high`. Raises ConfigurationError."""
+    return number(name, given.get(name.lower(), default), low, high)
 
 
-def number(name: str, given: str, low: int | None = None) -> int:
+def number(name: str, given: str, low: int | None = None, high: int = MAX_LONG) -> int:
     """The same, of the text itself."""
     try:
         value = whole_number(given)
@@ -155,8 +155,8 @@ def number(name: str, given: str, low: int | None = None) -> int:
         raise ConfigurationError(f"{name}={given!r}: must be a whole number") from None
     if low is not None and value < low:
         raise ConfigurationError(f"{name}={given!r}: must be {low} or more")
-    if value > MAX_LONG:
-        raise ConfigurationError(f"{name}={given!r}: must be less than 2**63")
+    if value > high:
+        raise ConfigurationError(f"{name}={given!r}: must be {'less than 2**63' if high == MAX_LONG else f'{high} or less'}")
     return value
 
 

@@ -184,6 +184,13 @@ def test_a_number_that_is_none_is_refused_by_name(name: str, text: str) -> None:
         parse({**LEAST, name: text})
 
 
+def test_a_pause_that_no_process_can_sleep_is_refused() -> None:
+    assert options(fetchOffset__retryIntervalMs=str((1 << 31) - 1)).offset_retry_ms == (1 << 31) - 1
+    assert (
+        refusal(fetchOffset__retryIntervalMs="10000000000000") == "fetchOffset.retryIntervalMs='10000000000000': must be 2147483647 or less"
+    )
+
+
 @pytest.mark.parametrize("name", ["failOnDataLoss", "includeHeaders", "kafka.check.crcs", "kafka.keepalive"])
 def test_a_truth_that_is_none_is_refused_by_name(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name}='yes': must be 'true' or 'false'"):

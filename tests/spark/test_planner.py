@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gkafka.spark.offsets import tasks_of, to_spark
 from gkafka.spark.planner import LITTLE, MUCH, OffsetRange, grouped, one_each, split, task_count
 
 
@@ -41,6 +43,10 @@ def test_the_last_part_takes_what_does_not_divide() -> None:
 
 def test_a_range_of_fewer_offsets_than_parts_gives_no_empty_parts() -> None:
     assert sizes(split([r("a", 0, 2)], min_partitions=5)) == [1, 1]
+
+
+def test_as_many_parts_as_there_are_numbers_for_are_no_more_than_offsets() -> None:
+    assert sizes(split([r("a", 0, 3), r("b", 7, 9)], min_partitions=(1 << 63) - 1)) == [1] * 5
 
 
 def test_small_ranges_stay_whole_and_out_of_the_proportion() -> None:
@@ -100,6 +106,11 @@ def test_a_number_of_tasks_is_kept_to_where_there_is_neither_little_nor_much() -
     assert [task_count(offsets, 4) for offsets in (0, 1, LITTLE, LITTLE + 1, 3 * LITTLE, 4 * MUCH, 4 * MUCH + 1)] == [1, 1, 1, 2, 3, 4, 5]
 
 
+def test_no_number_of_tasks_is_more_than_a_checkpoint_may_hold() -> None:
+    count = task_count(2 * 10**12 + 1, 8)
+    assert tasks_of(to_spark({("t", 0): 2 * 10**12 + 1}, count)) == count == task_count(1 << 62, 1 << 62)
+
+
 def test_one_each_is_the_jvm_connectors_plan() -> None:
     assert one_each([r("a", 0, 1), r("b", 0, 2)]) == [(r("a", 0, 1),), (r("b", 0, 2),)]
 
@@ -121,6 +132,20 @@ def test_no_group_passes_the_most_records_of_a_task() -> None:
     ranges = [OffsetRange("t", n, 0, 400) for n in range(7)]
     assert sorted(sum(each.size for each in group) for group in grouped(ranges, 2, max_records=1000)) == [400, 800, 800, 800]
     assert grouped([r("a", 0, 5000)], 2, max_records=1000) == [(r("a", 0, 5000),)], "it is split() that cuts"
+
+
+def test_a_group_of_many_ranges_is_not_added_up_anew_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def size(each: OffsetRange) -> int:
+        nonlocal looks
+        looks += 1
+        return each.end - each.start
+
+    monkeypatch.setattr(OffsetRange, "size", property(size))
+    ranges = [OffsetRange("t", n, 0, 1) for n in range(500)]
+    assert [len(group) for group in grouped(ranges, 1, max_records=499)] == [499, 1]
+    assert looks < 10 * len(ranges)
 
 
 @given(st.lists(st.integers(1, 5000), max_size=60), st.integers(1, 9), st.none() | st.integers(1, 9000))

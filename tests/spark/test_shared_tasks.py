@@ -24,7 +24,7 @@ from gkafka.spark.options import DEFAULT_TASKS
 from gkafka.spark.session import register
 from gkafka.spark.source import GKafkaDataSource
 from gkafka.testing import Close, Edit, Error, MockCluster
-from tests.records.handmade import TRANSACTIONAL, batch, marker, record, values
+from tests.records.handmade import GZIP, TRANSACTIONAL, batch, marker, record, values
 from tests.spark.conftest import Read
 from tests.spark.streaming import Checkpoint, OldQuery, Query
 from tests.spark.test_source_calls import damaged
@@ -89,6 +89,7 @@ class Session:
 
     class sparkContext:
         defaultParallelism = 5
+        getConf = dict[str, str]  # none but Spark's own
 
     def __init__(self) -> None:
         self.registered: list[type[GKafkaDataSource]] = []
@@ -106,7 +107,18 @@ class Connect(Session):
         raise AttributeError("JVM_ATTRIBUTE_NOT_SUPPORTED")
 
 
-@pytest.mark.parametrize(("kind", "tasks"), [(Session, 5), (Connect, DEFAULT_TASKS)])
+class Growing(Session):
+    """One that asks for executors as there is work. There are none yet: Spark says 2."""
+
+    class sparkContext:
+        defaultParallelism = 2
+
+        @staticmethod
+        def getConf() -> dict[str, str]:
+            return {"spark.dynamicAllocation.enabled": "true"}
+
+
+@pytest.mark.parametrize(("kind", "tasks"), [(Session, 5), (Connect, DEFAULT_TASKS), (Growing, DEFAULT_TASKS)])
 def test_register_notes_what_the_session_does_at_a_time(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, kind: type[Session], tasks: int
 ) -> None:
@@ -140,6 +152,18 @@ def test_partitions_share_requests_and_arrow_batches(cluster: MockCluster, readi
 def test_an_answer_holds_no_more_than_is_asked_for(cluster: MockCluster, reading: Reading) -> None:
     check_all(reading(subscribe="many", kafka__fetch__max__bytes="1000").rows())
     assert {request.message.max_bytes for request in cluster.requests("Fetch")} == {1000}
+
+
+@pytest.mark.parametrize(("batch_bytes", "partitions_in_a_batch"), [(100_000, 1), (600_000, 3), (10_000_000, PARTITIONS)])
+def test_a_batch_ends_at_its_bytes_though_its_rows_are_few_and_were_compressed(
+    cluster: MockCluster, reading: Reading, batch_bytes: int, partitions_in_a_batch: int
+) -> None:
+    for partition in range(PARTITIONS):
+        cluster.append("many", partition, batch([record(i, bytes(10_000)) for i in range(20)], attributes=GZIP, base_offset=30))
+    batches = reading(subscribe="many", batchBytes=str(batch_bytes)).batches()
+    found = [len(set(each["partition"].to_pylist())) for each in batches]
+    assert found[:-1] == [partitions_in_a_batch] * ((PARTITIONS - 1) // partitions_in_a_batch)
+    assert sum(each.num_rows for each in batches) == PARTITIONS * (30 + 20)
 
 
 @pytest.mark.parametrize("fault", [None, Error(6)], ids=["no fault", "code 6"])
@@ -251,7 +275,7 @@ def test_a_topic_that_was_deleted_names_itself(cluster: MockCluster, reading: Re
     reader = reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="2000").reader
     (task,) = reader.partitions()
     cluster.delete_topic("t")
-    with pytest.raises((UnknownTopicError, DataLossError), match="t"):
+    with pytest.raises((UnknownTopicError, DataLossError), match=r"topic 't' does not exist|\bt-0\b"):
         rows_of(reader, task)
 
 
@@ -338,7 +362,7 @@ def test_a_partition_that_cannot_be_read_names_itself_and_no_attempt_hands_out_a
     close_all()  # tasks run in other processes than the driver
     happens(cluster, task.topic_ids["t"])
     rows: list[dict[str, Any]] = []
-    with pytest.raises(error, match=r"^Metadata t: " if happens is _deny_describing else r"\bt-0\b"):
+    with pytest.raises(error, match=r"\bt-0\b"):
         take(reading(subscribe="t,many", kafkaConsumer__pollTimeoutMs="5000", **patience, **SMALL).reader.read(partition=task), rows)
     assert max(Counter((row["topic"], row["partition"], row["offset"]) for row in rows).values(), default=0) <= 1
     assert all(row["value"] != b"new" for row in rows)

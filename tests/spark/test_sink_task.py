@@ -328,7 +328,9 @@ def row_of(**changes: Any) -> pa.RecordBatch:
 )
 def test_a_replay_with_other_rows_of_the_same_size_is_an_error(cluster: MockCluster, options: Any, change: dict[str, Any]) -> None:
     once(options, [row_of()])
-    with pytest.raises(RowsChangedError, match=r"was written with 1 rows of 2 bytes .* is replayed with 1 rows of 2 bytes"):
+    with pytest.raises(
+        RowsChangedError, match=r"was written with 1 rows of 2 bytes .* is replayed with 1 rows of 2 bytes .* other tasks .* twice by now"
+    ):
         once(options, [row_of(**change)])
     assert once(options, [row_of()]).replayed
 

@@ -27,6 +27,7 @@ from gkafka.exceptions import (
     CorruptRecordError,
     KafkaException,
     KafkaTimeoutError,
+    OffsetOutOfRangeError,
     ProtocolError,
     UnknownTopicOrPartition,
 )
@@ -419,6 +420,19 @@ def _beginning(answer: Any, offset: int) -> Any:
 
 def test_a_range_that_is_gone_as_a_whole_gives_nothing(cluster: MockCluster, reading: Reading) -> None:
     assert list(aged(cluster, reading, 100, failOnDataLoss="false")) == []
+
+
+def test_a_leader_that_contradicts_itself_is_asked_with_pauses_and_told_of_once(
+    cluster: MockCluster, reading: Reading, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers(cluster, 10)
+    reader = reading(failOnDataLoss="false", kafkaConsumer__pollTimeoutMs="1000").reader
+    (task,) = reader.partitions()
+    cluster.on("Fetch", Error(1), times=None)
+    with caplog.at_level(logging.WARNING), pytest.raises(OffsetOutOfRangeError, match="t-0"):
+        list(reader.read(partition=task))
+    assert cluster.count("Fetch") < 20
+    assert [line.message.count("asking again") for line in caplog.records] == [1]
 
 
 def test_an_end_beyond_the_log_is_data_loss_after_the_poll_timeout(cluster: MockCluster, reading: Reading) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from gkafka.nativeproducer import NativeProducer
-from gkafka.spark import sinktask
+from gkafka.spark import planner, sinktask
 from gkafka.spark.sink import GKafkaStreamWriter
 from gkafka.spark.source import GKafkaDataSource
 from gkafka.spark.streamreader import GKafkaStreamReader
@@ -34,6 +34,7 @@ READING = ("latestOffset", "partitions", "partitions done", "reader")
 WRITING = ("writer", "before the end", "during the end", "after the end", "commit")
 """The end: EndTxn and its answer, or, without a transaction, the flush."""
 BEHIND = "task 0, behind the end of another"
+LITTLE = 10  # offsets that are worth a task, so that a few records are several tasks
 SENT_S = 0.2  # what a writer was given has left it by then
 
 
@@ -116,6 +117,7 @@ class KilledReader(GKafkaStreamReader):
     def __init__(self, options: Mapping[str, str], schema: StructType, strike: Strike) -> None:
         super().__init__(options, schema)
         self._strike = strike
+        planner.LITTLE = LITTLE  # in the process that plans, which nobody else uses
 
     def latestOffset(self, *given: Any) -> dict[str, dict[str, int]]:
         found = super().latestOffset(*given)
@@ -207,7 +209,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.dataSource.register(KilledDataSource)
     trigger = {"processingTime": "300 milliseconds"}
-    frame = from_topic(spark, hosts, topic, maxOffsetsPerTrigger="40")
+    frame = from_topic(spark, hosts, topic, maxOffsetsPerTrigger="40", tasks="2")
     begun(to_topic(frame, Path(folder, "transactional"), hosts, once, "transactional", trigger=trigger))
     if plain:
         begun(to_topic(frame, Path(folder, "none"), hosts, plain, "none", trigger=trigger))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from gkafka.spark.offsets import tasks_of
 from gkafka.spark.update import STATELESS_AQE
 from tests.effort import one_of, seeds
 from tests.kit.clock import now
@@ -32,6 +34,7 @@ from tests.spark.live.killing import READING, WRITING, KilledDataSource, Strike,
 from tests.spark.live.test_oracle import NewTopic, write
 
 PATIENCE_S = 120
+PARTITIONS = 4
 CAP = "40"  # records in a micro-batch, so that a run has several
 MORE = 120  # records before each run
 NOW = {"availableNow": True}
@@ -70,18 +73,18 @@ def survive(begin: Callable[[str], StreamingQuery], feed: Callable[[], None], al
 
 
 class Source:
-    """A topic that grows: 60 records in each of two partitions at a time."""
+    """A topic that grows: 30 records in each partition at a time."""
 
     def __init__(self, kafka: KafkaCluster, topic: str) -> None:
         self.topic, self.count, self._kafka = topic, 0, kafka
 
     def grow(self, count: int = MORE) -> None:
-        write(self._kafka, self.topic, count=count)
+        write(self._kafka, self.topic, count=count, partitions=PARTITIONS)
         self.count += count
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        return [(i % 2, i // 2) for i in range(self.count)]
+        return [(i % PARTITIONS, i // PARTITIONS) for i in range(self.count)]
 
 
 def copied(messages: list[Message]) -> Counter[tuple[int, int]]:
@@ -100,10 +103,12 @@ def in_parquet(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", seeds(3, quick=0))  # all its points are the exactly-once sink's, too
 def test_the_source_reads_each_record_once(spark: SparkSession, kafka: KafkaCluster, topic: NewTopic, tmp_path: Path, seed: int) -> None:
-    source = Source(kafka, topic())
+    source = Source(kafka, topic(PARTITIONS))
 
     def begin(kill: str) -> StreamingQuery:
-        return to_parquet(from_topic(spark, kafka.hosts, source.topic, maxOffsetsPerTrigger=CAP, kill=kill), tmp_path, trigger=NOW)
+        return to_parquet(
+            from_topic(spark, kafka.hosts, source.topic, maxOffsetsPerTrigger=CAP, kill=kill, tasks="2"), tmp_path, trigger=NOW
+        )
 
     survive(begin, source.grow, strikes(READING, random.Random(seed), tmp_path))
     assert sorted(in_parquet(spark, tmp_path)) == sorted(source.places)
@@ -128,15 +133,22 @@ def test_the_sink_writes_each_record(
     exactly_once: str,
     points: tuple[str, ...],
 ) -> None:
-    source, copy = Source(kafka, topic()), topic()
-    plans = itertools.cycle(("partitions", "2"))  # each run begins with a batch of the other plan
+    source, copy = Source(kafka, topic(PARTITIONS)), topic(PARTITIONS)
+    plans = itertools.cycle(("partitions", "2"))  # each run begins with a batch of the other plan: four tasks, or two of two partitions
 
     def begin(kill: str) -> StreamingQuery:
         frame = from_topic(spark, kafka.hosts, source.topic, maxOffsetsPerTrigger=CAP, kill=kill, tasks=next(plans))
         return to_topic(frame, tmp_path, kafka.hosts, copy, exactly_once, kill=kill, trigger=NOW)
 
     survive(begin, source.grow, strikes(points, random.Random(seed), tmp_path))
-    check(copied(read(copy)), source, exactly_once)
+    assert plans_of(tmp_path) == {None, 2}
+    check(copied(read(copy, partitions=PARTITIONS)), source, exactly_once)
+
+
+def plans_of(folder: Path) -> set[int | None]:
+    """The numbers of tasks of the micro-batches of a checkpoint."""
+    logged = [path.read_text().splitlines()[-1] for path in (folder / "checkpoint" / "offsets").iterdir() if path.name.isdigit()]
+    return {tasks_of(json.loads(text)) for text in logged}
 
 
 def check(found: Counter[tuple[int, int]], source: Source, exactly_once: str) -> None:
@@ -151,7 +163,7 @@ def check(found: Counter[tuple[int, int]], source: Source, exactly_once: str) ->
 def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
     spark: SparkSession, kafka: KafkaCluster, topic: NewTopic, read: Read, tmp_path: Path, seed: int, sinks: tuple[str, ...]
 ) -> None:
-    source, copies = Source(kafka, topic()), {name: topic() for name in sinks}
+    source, copies = Source(kafka, topic(PARTITIONS)), {name: topic(PARTITIONS) for name in sinks}
     source.grow(20_000)
     with driver(kafka.hosts, source.topic, copies.get("none", ""), copies["transactional"], str(tmp_path)) as process:
         wait_for(lambda: all(done(tmp_path / name) for name in ("parquet", *copies)), process)
@@ -166,7 +178,7 @@ def test_a_driver_that_is_killed_leaves_nothing_out_and_nothing_twice(
     finish(lambda: to_parquet(frame, tmp_path / "parquet", trigger=NOW))
     assert sorted(in_parquet(spark, tmp_path / "parquet")) == sorted(source.places)
     for name, copy in copies.items():
-        check(copied(read(copy)), source, name)
+        check(copied(read(copy, partitions=PARTITIONS)), source, name)
 
 
 def finish(begin: Callable[[], StreamingQuery]) -> None:
