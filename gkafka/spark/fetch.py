@@ -10,8 +10,6 @@ from uuid import UUID
 from gkafka import records
 from gkafka.client import KafkaClient
 from gkafka.common import IsolationLevel, OffsetType
-from gkafka.core.backoff import Retry
-from gkafka.core.fetcher import IDLE
 from gkafka.exceptions import (
     CorruptRecordError,
     KafkaException,
@@ -37,6 +35,7 @@ __all__ = ["read"]
 log = get_logger(__name__)
 
 MOST_MILLISECONDS = ((1 << 63) - 1) // 1000  # what Spark's timestamps, in microseconds, can hold
+CONTRADICTED_S = 0.1  # between two questions to a leader that has an offset by one answer and not by another
 
 
 def read(
@@ -169,7 +168,7 @@ class RangeReader:
         self._client, self._options, self._task, self._topic_id = client, options, task, topic_id
         self._position = task.start
         self._progress_at = client.handler.monotonic()
-        self._contradictions = Retry()
+        self._contradicted = False
 
     def go_on(self, position: int, error: UnknownTopicError | None) -> None:
         """Begin here, where others have read it up to now. error: what they have met, if it is certain."""
@@ -282,11 +281,10 @@ class RangeReader:
         """Wait a moment: ListOffsets has the offset, and Fetch refuses it. Raises the error after kafkaConsumer.pollTimeoutMs."""
         if self._patience_is_over():
             raise error
-        if not self._contradictions.failures:
+        if not self._contradicted:
+            self._contradicted = True
             log.warning("%s. The available offset range has this offset: asking again", reason)
-        now = self._client.handler.monotonic()
-        self._contradictions.failed(IDLE, now, self._client.handler.random())
-        self._client.handler.sleep(self._contradictions.not_before - now)
+        self._client.handler.sleep(CONTRADICTED_S)
 
     def _ends(self) -> tuple[int, int]:
         at = (self._task.topic, self._task.partition)
