@@ -16,7 +16,7 @@ from gkafka.cli.lastrecords import last_of
 from gkafka.cli.looking import end_in_part
 from gkafka.cli.output import note
 from gkafka.cli.pipes import Output, check_reader, stoppable
-from gkafka.cli.progress import progress, so_far
+from gkafka.cli.progress import Progress, progress, so_far
 from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.recordtext import (
     FIELDS,
@@ -273,9 +273,8 @@ def _consume(
     client: KafkaClient, wanted: Wanted, fits: Callable[[Message], bool] | None, lines_of: Lines, behind: bytes, output: Output
 ) -> dict[TopicPartition, KafkaException]:
     """Why partitions were left out."""
-    reading = Reading(client, wanted)
     here = progress()
-    here.counted, here.rest = reading.told, reading.rest()
+    reading = Reading(client, wanted, here)
     left = wanted.most
     try:
         while left != 0 and not reading.over():
@@ -332,9 +331,10 @@ def runs_of(messages: list[Message]) -> Iterator[list[Message]]:
 
 
 class Reading:
-    """A consumer, how far it is to go, and how far the output has come. missing: the partitions that are not read to their end, and why."""
+    """A consumer, how far it is to go, and how far the output has come. missing: the partitions that are not read to their end, and why. here: is told so
+    before anything is fetched."""
 
-    def __init__(self, client: KafkaClient, wanted: Wanted) -> None:
+    def __init__(self, client: KafkaClient, wanted: Wanted, here: Progress) -> None:
         partitions = all_partitions(client, wanted.topics, wanted.partitions)
         self._ends, self.missing = ({}, {}) if wanted.follow else ends_told(client, partitions, committed=wanted.committed)
         self._follow = wanted.follow
@@ -349,6 +349,7 @@ class Reading:
         self._looked_at = self._printed = 0
         self._refused = False
         self._most: int | None = None
+        here.counted, here.rest = self.told, self.rest()
         self._consumer = self._made(client, wanted, [tp for tp in partitions if tp not in self.missing])
         lift(client)
 

@@ -274,10 +274,9 @@ def _copy(reader: KafkaClient, writer: KafkaClient, plan: Plan, counts: Counts) 
     # committed is asked for behind that; before, records that the other one still commits would be copied again.
     producer = _producer(writer, plan)
     try:
-        consumer = _consumer(reader, plan)
+        consumer = _consumer(reader, plan, ends, counts)
         try:
             lift(reader, writer)
-            counts.most = _most(consumer.positions(), ends, plan.most)
             step = Step(consumer, producer, plan, counts, ends, reader.handler.monotonic)
             while not step.over():
                 step.run()
@@ -293,12 +292,13 @@ def _most(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, in
     return asked if not ends else there if asked is None else min(there, asked)
 
 
-def _consumer(client: KafkaClient, plan: Plan) -> Consumer:
+def _consumer(client: KafkaClient, plan: Plan, ends: Mapping[TopicPartition, int], counts: Counts) -> Consumer:
     consumer = client.get_consumer(group=plan.group, **plan.means.consumer)
     starts = starts_of(client, plan.partitions, plan.start)
     if plan.group is not None:
         committed = {tp: consumer.committed(tp) for tp in plan.partitions}
         starts = {tp: committed[tp] if committed[tp] >= 0 else offset for tp, offset in starts.items()}
+    counts.most = _most(starts, ends, plan.most)  # before anything is fetched
     consumer.assign(starts)
     return consumer
 

@@ -214,11 +214,11 @@ def consume_topic(ctx: click.Context, topic: str, limit: int, outfile: str | Non
         with near_topics(client.admin()):
             client.admin().describe_topics([topic])
         with client.get_consumer(**options) as consumer:
-            consumer.assign(_partitions(client.admin(), topic))
-            lift(client)
             here, texts = progress(), _values(consumer, limit)
             written = 0
             here.counted, here.rest = lambda: f"{counted(written, 'record')} of {limit} written", "others were not waited for"
+            consumer.assign(_partitions(client.admin(), topic))
+            lift(client)
             if outfile is None:
                 for text in texts:
                     write(clean(text, keep="\t"), goes_on=True)
