@@ -160,10 +160,10 @@ class ZooClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         return self._do("get", path, get)
 
 
-def zoo_client(run: Runner, zoo: Zoo | None = None) -> ZooClient:
-    """A connection for consumers of this way of concurrency; without a zoo, to one of its own."""
+def zoo_client(run: Runner, zoo: Zoo | None = None, *, timeout: float = 10.0) -> ZooClient:
+    """A connection for consumers of this way of concurrency; without a zoo, to one of its own. timeout: seconds of its session."""
     if not run.gevent:
-        return ZooClient(zoo or Zoo())
+        return ZooClient(zoo or Zoo(), timeout=timeout)
     from kazoo.handlers.gevent import SequentialGeventHandler
 
-    return ZooClient(zoo or Zoo(), handler=SequentialGeventHandler())
+    return ZooClient(zoo or Zoo(), timeout=timeout, handler=SequentialGeventHandler())

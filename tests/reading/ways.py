@@ -39,6 +39,8 @@ __all__ = ["CHEAP", "WAYS", "Failure", "Way"]
 PATIENCE_MS = 20_000
 """Longest wait for what must come. Passing tests never wait that long."""
 LONG_MS = 1_000_000_000
+SESSION_S = 300
+"""Of members: greenlets have no turn between two plays, however long others are played."""
 SMALL_BYTES = 700
 """What some ways ask for at most, so that a log comes in several answers and batches are cut."""
 
@@ -392,9 +394,10 @@ class Balanced(Pykafka):
     levels = (False,)
 
     def open(self) -> None:
-        self.keeper = zoo_client(Runner(self.handler))
+        self.keeper = zoo_client(Runner(self.handler), timeout=SESSION_S)
         topic = self.client.topics[self.topic]
-        options = {"zookeeper": self.keeper, "rebalance_backoff_ms": 10, **self.options()}
+        session = {"zookeeper": self.keeper, "zookeeper_connection_timeout_ms": SESSION_S * 1000}
+        options = {**session, "rebalance_backoff_ms": 10, **self.options()}
         self.consumer = topic.get_balanced_consumer(self.group or "", **options)
         self._iteration = None
 
@@ -414,7 +417,7 @@ class Managed(Pykafka):
 
     def open(self) -> None:
         topic = self.client.topics[self.topic]
-        with mock.patch("gkafka.managedbalancedconsumer.SESSION_S", LONG_MS / 1000):  # greenlets have no turn between two tests
+        with mock.patch("gkafka.managedbalancedconsumer.SESSION_S", SESSION_S):
             self.consumer = topic.get_balanced_consumer(self.group or "", managed=True, rebalance_backoff_ms=10, **self.options())
         self._iteration = None
 
@@ -449,7 +452,7 @@ class KafkaPoll(Way):
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "retry_backoff_ms": 1,
-            "session_timeout_ms": 300_000,  # KafkaConsumer takes no longer one by default
+            "session_timeout_ms": SESSION_S * 1000,  # KafkaConsumer takes no longer one by default
             "max_poll_interval_ms": LONG_MS,  # it may be idle while others are played
             "consumer_timeout_ms": PATIENCE_MS,
         }
