@@ -73,6 +73,8 @@ T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
 NOWHERE: tuple[Position | None, int, int] = (None, -1, -1)
+Taken = tuple[tuple[Position | None, int, int], int]
+"""The position then with its term and the offset; and the number of the commit, as answers are noted in any order."""
 Parked = list[tuple[Fetching, int]]
 """Fetches that brokers have parked and that are not wanted any more: for FetchDriver.hang_up()."""
 
@@ -115,7 +117,7 @@ class NativeConsumer(OfOneProcess):
         self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
-        self._committed: dict[TopicPartition, tuple[Position | None, int, int]] = {}  # the last offset, with the position then and its term
+        self._committed: dict[TopicPartition, Taken] = {}  # the last offset that the group has taken
         self._asked: dict[int, Mapping[TopicPartition, int]] = {}  # the application's commits that are under way, by id()
         self.may_deliver: Callable[[], bool] | None = None
         self._delivers_until: Callable[[], float] = lambda: float("inf")
@@ -390,7 +392,7 @@ class NativeConsumer(OfOneProcess):
     def _unless_committed(self, here: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         stands = self._before_work(here.copy())
         for tp, queue in self._driver.queues.items():
-            position, term, offset = self._committed.get(tp, NOWHERE)
+            position, term, offset = self._last_taken(tp)
             if position is queue.position and term == position.term and stands[tp] < offset <= here[tp]:
                 stands[tp] = offset
         return stands
@@ -416,7 +418,7 @@ class NativeConsumer(OfOneProcess):
             number, before = self.few_from  # else it was one record: `run` stops before the last one of a batch, behind which gaps may be
             stands[tp] = min(stands[tp], before if number == last else max(0, stands[tp] - 1))
         for tp, queue in queues.items():
-            committed = self._committed.get(tp, NOWHERE)
+            committed = self._last_taken(tp)
             own = committed[2] if committed[:2] == (queue.position, queue.position.term) else -1
             limit = min(stands[tp], at_most.get(tp, stands[tp]))
             stands[tp] = max(limit, own) if limit >= 0 else -1
@@ -925,6 +927,7 @@ class NativeConsumer(OfOneProcess):
         outcome = Outcome() if outcome is None else outcome
         given = {} if offsets is None else dict(offsets)
         stood: dict[TopicPartition, tuple[Position, int]] = {}
+        number = 0
         try:
             with nullcontext() if at_most is None else self._taking, self._lock:
                 here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
@@ -942,19 +945,32 @@ class NativeConsumer(OfOneProcess):
             known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
             self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, outcome=outcome, **how)
         finally:
-            self._committed.update((tp, (*stood[tp], given[tp])) for tp in outcome.taken if tp in stood)
-            self._asked.pop(id(given), None)
+            try:
+                with self._lock:
+                    self._note_taken({tp: (*stood[tp], given[tp]) for tp in outcome.taken if tp in stood}, number)
+            finally:
+                self._asked.pop(id(given), None)
+
+    def _last_taken(self, tp: TopicPartition) -> tuple[Position | None, int, int]:
+        return self._committed[tp][0] if tp in self._committed else NOWHERE
+
+    def _note_taken(self, places: Mapping[TopicPartition, tuple[Position | None, int, int]], number: int) -> None:
+        for tp, place in places.items():
+            if tp not in self._committed or self._committed[tp][1] <= number:
+                self._committed[tp] = place, number
 
     def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The group has these, from which partitions have started."""
         queues = self._driver.queues
-        self._committed.update((tp, (queues[tp].position, queues[tp].position.term, o)) for tp, o in offsets.items() if tp in queues)
+        places = {tp: (queues[tp].position, queues[tp].position.term, o) for tp, o in offsets.items() if tp in queues}
+        with self._lock:
+            self._note_taken(places, self._offsets.next_number())
 
     def news(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Without those that the group has, as this consumer knows: there is nothing to commit of them."""
-        queues, known = self._driver.queues, self._committed
+        queues = self._driver.queues
         places = {tp: (queues[tp].position, queues[tp].position.term, o) for tp, o in offsets.items() if tp in queues}
-        return {tp: offset for tp, offset in offsets.items() if tp not in places or known.get(tp) != places[tp]}
+        return {tp: offset for tp, offset in offsets.items() if tp not in places or self._last_taken(tp) != places[tp]}
 
     def await_commits(self, timeout_s: float) -> None:
         """Until those that are sent are answered."""

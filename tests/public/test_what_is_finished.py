@@ -366,6 +366,41 @@ def test_nor_by_one_that_begins_while_the_applications_own_is_under_way(
     assert worker.result() == 10
 
 
+def test_nor_by_one_that_is_noted_behind_the_applications_own(
+    client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are answered, in their order, but a thread may go on with its answer later than another one does."""
+    fill(client, numbers(20))
+    entered, gate, answered, noted = (client.handler.Event() for _ in range(4))
+    commit = GroupOffsets.commit
+
+    def held(self: GroupOffsets, offsets: Any, **options: Any) -> None:
+        commit(self, offsets, **options)
+        if 10 not in offsets.values() and entered.is_set() and not answered.is_set():
+            answered.set()
+            noted.wait(60)
+
+    def deserialize(value: bytes, key: bytes) -> tuple[bytes, bytes]:
+        if value == b"5":
+            entered.set()
+            gate.wait(60)
+        return value, key
+
+    consumer = client.topics["t"].get_simple_consumer(
+        "g", auto_commit_enable=True, auto_commit_interval_ms=20, deserializer=deserialize, consumer_timeout_ms=60_000
+    )
+    run.until(lambda: consumer._engine.buffered() == 20)
+    monkeypatch.setattr(GroupOffsets, "commit", held)
+    worker = run.aside(lambda: len(consumer.consume_batch(10)))
+    run.until(answered.is_set)
+    consumer.commit_offsets([(0, 10)])
+    noted.set()
+    assert run.stays(lambda: committed(cluster) == 10, 0.3)
+    gate.set()
+    assert worker.result() == 10
+    consumer.stop()
+
+
 @pytest.mark.parametrize("seeks", [False, True])
 def test_what_was_committed_is_not_taken_back_for_who_is_at_work_before_it(
     client: KafkaClient, cluster: MockCluster, run: Runner, seeks: bool
