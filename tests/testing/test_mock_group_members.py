@@ -324,7 +324,7 @@ def test_a_consumer_that_goes_silent_loses_its_partitions(cluster: MockCluster, 
 def test_gkafka_shares_a_group_with_other_peoples_consumers(
     cluster: MockCluster, others: Callable[..., Other], join: Join, run: Runner
 ) -> None:
-    members = [others("confluent", **{"partition.assignment.strategy": "range"}), others("kafka-python")]
+    members = [others("confluent", **{"partition.assignment.strategy": "range"}) for _ in range(2)]
     run.until(lambda: rests(cluster, 2), 60)
     consumer = join()
     run.until(lambda: rests(cluster, 3) and len(consumer.partitions) > 0, 60)
