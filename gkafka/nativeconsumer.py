@@ -72,9 +72,9 @@ READ_S = 1.0
 T = TypeVar("T")
 Stood = tuple[Position, int, int, int]
 """A position and its term; where it stood, and the epoch of what stands before that."""
-NOWHERE: tuple[Position | None, int, int] = (None, -1, -1)
-Taken = tuple[tuple[Position | None, int, int], int]
-"""The position then with its term and the offset; and the number of the commit, as answers are noted in any order."""
+Place = tuple[Position | None, int, int]
+"""A position, its term then, and an offset."""
+NOWHERE: Place = (None, -1, -1)
 Parked = list[tuple[Fetching, int]]
 """Fetches that brokers have parked and that are not wanted any more: for FetchDriver.hang_up()."""
 
@@ -117,7 +117,9 @@ class NativeConsumer(OfOneProcess):
         self._wants_more = False  # what that call has taken made room, or has to be fetched again
         self.group = group
         self._offsets = GroupOffsets(cluster, group)
-        self._committed: dict[TopicPartition, Taken] = {}  # the last offset that the group has taken
+        self._committed: dict[
+            TopicPartition, tuple[Place, int]
+        ] = {}  # what the group has taken last, and the commit's number: answers are noted in any order
         self._asked: dict[int, Mapping[TopicPartition, int]] = {}  # the application's commits that are under way, by id()
         self.may_deliver: Callable[[], bool] | None = None
         self._delivers_until: Callable[[], float] = lambda: float("inf")
@@ -952,10 +954,10 @@ class NativeConsumer(OfOneProcess):
             finally:
                 self._asked.pop(id(given), None)
 
-    def _last_taken(self, tp: TopicPartition) -> tuple[Position | None, int, int]:
+    def _last_taken(self, tp: TopicPartition) -> Place:
         return self._committed[tp][0] if tp in self._committed else NOWHERE
 
-    def _note_taken(self, places: Mapping[TopicPartition, tuple[Position | None, int, int]], number: int) -> None:
+    def _note_taken(self, places: Mapping[TopicPartition, Place], number: int) -> None:
         for tp, place in places.items():
             if tp not in self._committed or self._committed[tp][1] <= number:
                 self._committed[tp] = place, number

@@ -306,27 +306,40 @@ def test_a_listener_that_takes_long_does_not_hold_up_the_end_of_the_client(clust
     assert clock.seconds < 30
 
 
-def test_nor_is_it_by_simple_consumers_commits_in_the_background(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
-    fill(client, numbers(20))
-    entered, gate = client.handler.Event(), client.handler.Event()
+class AtWork:
+    """A simple consumer that commits in the background; from begin() on a call for ten records is at work on the sixth until `gate` is set."""
 
-    def deserialize(value: bytes, key: bytes) -> tuple[bytes, bytes]:
+    def __init__(self, client: KafkaClient, run: Runner) -> None:
+        fill(client, numbers(20))
+        self._run = run
+        self.entered, self.gate = client.handler.Event(), client.handler.Event()
+        self.consumer = client.topics["t"].get_simple_consumer(
+            "g", auto_commit_enable=True, auto_commit_interval_ms=20, deserializer=self._deserialize, consumer_timeout_ms=60_000
+        )
+        run.until(lambda: self.consumer._engine.buffered() == 20)
+
+    def _deserialize(self, value: bytes, key: bytes) -> tuple[bytes, bytes]:
         if value == b"5":
-            entered.set()
-            gate.wait(60)
+            self.entered.set()
+            self.gate.wait(60)
         return value, key
 
-    consumer = client.topics["t"].get_simple_consumer(
-        "g", auto_commit_enable=True, auto_commit_interval_ms=20, deserializer=deserialize, consumer_timeout_ms=60_000
-    )
-    run.until(lambda: consumer._engine.buffered() == 20)
-    worker = run.aside(lambda: len(consumer.consume_batch(10)))
-    run.until(entered.is_set)
-    consumer.commit_offsets([(0, 10)])
+    def begin(self) -> None:
+        self._worker = self._run.aside(lambda: len(self.consumer.consume_batch(10)))
+        self._run.until(self.entered.is_set)
+
+    def end(self) -> None:
+        self.gate.set()
+        assert self._worker.result() == 10
+        self.consumer.stop()
+
+
+def test_nor_is_it_by_simple_consumers_commits_in_the_background(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    work = AtWork(client, run)
+    work.begin()
+    work.consumer.commit_offsets([(0, 10)])
     assert run.stays(lambda: committed(cluster) == 10, 0.5)
-    gate.set()
-    assert worker.result() == 10
-    consumer.stop()
+    work.end()
     assert committed(cluster) == 10
 
 
@@ -334,71 +347,46 @@ def test_nor_by_one_that_begins_while_the_applications_own_is_under_way(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until that is answered it is not known whether the group has taken it."""
-    fill(client, numbers(20))
-    entered, gate, held = client.handler.Event(), client.handler.Event(), Held()
+    work, held = AtWork(client, run), Held()
     commit, began = NativeConsumer.commit, []
 
     def noted(self: NativeConsumer, *args: Any, **options: Any) -> None:
         began.append(options.get("background", False))
         commit(self, *args, **options)
 
-    def deserialize(value: bytes, key: bytes) -> tuple[bytes, bytes]:
-        if value == b"5":
-            entered.set()
-            gate.wait(60)
-        return value, key
-
-    consumer = client.topics["t"].get_simple_consumer(
-        "g", auto_commit_enable=True, auto_commit_interval_ms=20, deserializer=deserialize, consumer_timeout_ms=60_000
-    )
-    run.until(lambda: consumer._engine.buffered() == 20)
-    worker = run.aside(lambda: len(consumer.consume_batch(10)))
-    run.until(entered.is_set)
+    work.begin()
     cluster.on("OffsetCommit", held, when=lambda request: request.message.topics[0].partitions[0].committed_offset == 10)
-    own = run.aside(lambda: consumer.commit_offsets([(0, 10)]))
+    own = run.aside(lambda: work.consumer.commit_offsets([(0, 10)]))
     run.until(lambda: held.holds)
     monkeypatch.setattr(NativeConsumer, "commit", noted)
     run.until(lambda: True in began)
     held.released = True
     own.result()
     assert run.stays(lambda: committed(cluster) == 10, 0.3)
-    gate.set()
-    assert worker.result() == 10
+    work.end()
 
 
 def test_nor_by_one_that_is_noted_behind_the_applications_own(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are answered, in their order, but a thread may go on with its answer later than another one does."""
-    fill(client, numbers(20))
-    entered, gate, answered, noted = (client.handler.Event() for _ in range(4))
+    work = AtWork(client, run)
+    answered, noted = client.handler.Event(), client.handler.Event()
     commit = GroupOffsets.commit
 
     def held(self: GroupOffsets, offsets: Any, **options: Any) -> None:
         commit(self, offsets, **options)
-        if 10 not in offsets.values() and entered.is_set() and not answered.is_set():
+        if 10 not in offsets.values() and work.entered.is_set() and not answered.is_set():
             answered.set()
             noted.wait(60)
 
-    def deserialize(value: bytes, key: bytes) -> tuple[bytes, bytes]:
-        if value == b"5":
-            entered.set()
-            gate.wait(60)
-        return value, key
-
-    consumer = client.topics["t"].get_simple_consumer(
-        "g", auto_commit_enable=True, auto_commit_interval_ms=20, deserializer=deserialize, consumer_timeout_ms=60_000
-    )
-    run.until(lambda: consumer._engine.buffered() == 20)
     monkeypatch.setattr(GroupOffsets, "commit", held)
-    worker = run.aside(lambda: len(consumer.consume_batch(10)))
+    work.begin()
     run.until(answered.is_set)
-    consumer.commit_offsets([(0, 10)])
+    work.consumer.commit_offsets([(0, 10)])
     noted.set()
     assert run.stays(lambda: committed(cluster) == 10, 0.3)
-    gate.set()
-    assert worker.result() == 10
-    consumer.stop()
+    work.end()
 
 
 @pytest.mark.parametrize("seeks", [False, True])
