@@ -263,11 +263,13 @@ class Requests:
         deadline: float,
         *,
         final: tuple[type[KafkaException], ...] = (),
+        repeatable: bool = False,
     ) -> dict[K, V]:
         """Each item's result. attempt: tries those that are left; each one's outcome, or it raises what keeps all of them from being tried.
 
-        What a retry may heal is tried again until the deadline, but for `final`; what has no leader, for ELECTION_S. Raises AdminError for items; what
-        attempt raised, and what no broker speaks, as itself.
+        What a retry may heal is tried again until the deadline, but for `final`; what has no leader, for ELECTION_S. repeatable: a second time does no
+        harm, so what a broker did not see the end of is tried again as well. Raises AdminError for items; what attempt raised, and what no broker speaks,
+        as itself.
         """
         asked = left = list(dict.fromkeys(items))
         results: dict[K, V] = {}
@@ -280,7 +282,7 @@ class Requests:
             if whole is not None and not heals(whole) and not (results or errors):
                 raise whole
             past = final if self._handler.monotonic() - began < ELECTION_S else (*final, *NO_LEADER)
-            again = self._sort(left, outcomes, results, errors, past)
+            again = self._sort(left, outcomes, results, errors, past, repeatable)
             tries += 1
             pause = self._backoff.pause_s(tries, self._chance)
             rest = deadline - self._handler.monotonic()
@@ -329,6 +331,7 @@ class Requests:
         results: dict[K, V],
         errors: dict[K, KafkaException],
         final: tuple[type[KafkaException], ...],
+        repeatable: bool,
     ) -> dict[K, KafkaException]:
         """Results to results, errors to errors; returns those that are to be tried again, which what is `final` is not."""
         again: dict[K, KafkaException] = {}
@@ -341,7 +344,8 @@ class Requests:
             else:
                 if outcome.stale is Stale.METADATA:
                     self._cluster.metadata.invalidate()
-                (again if heals(outcome) and not isinstance(outcome, final) else errors)[item] = outcome
+                healed = heals(outcome) or (repeatable and isinstance(outcome, RequestTimedOut))
+                (again if healed and not isinstance(outcome, final) else errors)[item] = outcome
         return again
 
 

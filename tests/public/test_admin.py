@@ -383,6 +383,22 @@ def test_a_description_is_put_together_from_its_pages(make_cluster: Make, admin_
     assert asked[1].cursor == after
 
 
+def test_a_leader_that_missed_a_followers_answer_is_asked_once_more(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
+    """It says so only when all of the time that it was given is over."""
+    cluster = make_cluster(1, {"t": 1}, limits={"DeleteRecords": (0, 2)})
+
+    def too_late(request: Request) -> topicadmin.DeleteRecordsResponse:
+        response = _delete_records()(request)
+        response.topics[0].partitions[0].error_code = 7
+        return response
+
+    cluster.on("DeleteRecords", Reply(too_late))
+    cluster.on("DeleteRecords", Reply(_delete_records()), times=None)
+    assert admin_of(cluster).delete_records({("t", 0): 5}, timeout=60) == {("t", 0): 5}
+    first, second = (request.message.timeout_ms for request in cluster.requests("DeleteRecords"))
+    assert 0 < second <= first <= 30_000
+
+
 def test_an_old_broker_describes_topics_and_cluster_by_its_metadata(make_cluster: Make, admin_of: Callable[[MockCluster], Admin]) -> None:
     admin = admin_of(make_cluster(2, {"t": 2}, versions="1.1"))
     told = admin.describe_topics(["t"])["t"]

@@ -288,7 +288,7 @@ def places(first: int, count: int = 10) -> list[tuple[int, int]]:
     return [(partition, n) for partition in range(4) for n in range(first, first + count)]
 
 
-@pytest.mark.parametrize("kinds", [("confluent",) * 3, ("kafka-python",) * 2, ("confluent", "kafka-python")], ids="-".join)
+@pytest.mark.parametrize("kinds", [("confluent",) * 3, ("confluent", "kafka-python")], ids="-".join)
 def test_other_peoples_consumers_share_a_topic_and_take_over_from_who_leaves(
     kinds: tuple[str, ...], cluster: MockCluster, others: Callable[..., Other]
 ) -> None:
