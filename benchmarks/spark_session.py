@@ -173,11 +173,14 @@ def cold(spark: SparkSession, given: argparse.Namespace) -> Result:
 
 # -- writing -----------------------------------------------------------------------------------------------------------------
 def new_topic(given: argparse.Namespace) -> str:
+    """Each partition has a leader that answers: what Java's producer was told without one, it may not look for again before its records are too old."""
     from gkafka import KafkaClient
+    from gkafka.common import OffsetType
 
     name = f"written-{os.getpid()}-{next(_numbers)}"
     with KafkaClient(given.bootstrap) as client:
         client.create_topic(name, given.partitions)
+        client.list_offsets({(name, p): OffsetType.LATEST for p in range(given.partitions)})
     return name
 
 
