@@ -12,13 +12,15 @@ import json
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from gkafka.spark.source import GKafkaDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 Row = dict[str, Any]
 
@@ -89,6 +91,10 @@ class Query:
         return [row["value"] for batch in self.rows for row in batch]
 
     def _begin(self) -> ReadLimit:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+        )  # which Spark 4.0 and 4.1 lack: what begins there is told by Spark itself
+
         if not self._begun and self.available_now:
             self.reader.prepareForTriggerAvailableNow()
         self._begun = True
