@@ -345,7 +345,7 @@ class Broker(BrokerCalls):
     @property
     def told_versions(self) -> Versions | None:
         """What the broker last said that it speaks, on whichever connection of this client; None if it never did."""
-        return Guesses.of(self._handler).told((self._host, self._port))
+        return Guesses.of(self._handler).told.get((self._host, self._port))
 
     @property
     def versions(self) -> Versions | None:

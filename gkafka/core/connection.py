@@ -3,9 +3,9 @@
     NEW -> CONNECTING -> NEGOTIATING -> OPEN -> CLOSED        (MOVES below is the whole picture)
                                      -> AUTHENTICATING -> OPEN
 
-The driver (`net.channel`) connects, sends what `connected` and `negotiated` return until they return nothing, has the client authenticated
-if the state is AUTHENTICATING (`ask`, `answer`), then sends what `prepare` returns and gives each frame that arrives to `take`. Time is an
-argument: monotonic seconds.
+One driver (`net.opening`) connects, sends what `connected` and `negotiated` return until they return nothing, and has the client authenticated
+if the state is AUTHENTICATING (`ask`, `answer`). Then another (`net.channel`) sends what `prepare` returns and gives each frame that arrives to
+`take`. Time is an argument: monotonic seconds.
 
 Source: KIP-35 (ApiVersions), KIP-511 (error 35 answered in version 0), https://kafka.apache.org/protocol#protocol_network
 """

@@ -134,6 +134,10 @@ class FrameReader:
         """Nothing of an unfinished frame has arrived."""
         return self._size < 0 and self._start == self._end
 
+    def receive_by(self, receive: Callable[[memoryview], int], receive_frame: Callable[[memoryview, bytearray], tuple[int, int]]) -> None:
+        """Take what comes from now on from these."""
+        self._receive, self._receive_frame = receive, receive_frame
+
     def read(self) -> memoryview:
         """The next frame, without its size. Read-only; it stays as it is for as long as anything refers to it.
 

@@ -1,10 +1,11 @@
-"""One pipelined connection to a broker: a reader worker that also connects, and a writer worker while the socket is full.
+"""One pipelined connection to a broker: a reader worker that also opens it, and a writer worker while the socket is full.
 
     caller: send() > encode > one non-blocking send                       (what is left over: the writer worker)
-    reader: connect > negotiate > authenticate > send what was queued > frame > decode > on_done
+    reader: net/opening.py: connect > negotiate > authenticate; then send what was queued > frame > decode > on_done
     caller that waits, while the reader stands aside (net/reading.py): frame > decode > on_done
 
-What may be asked and what an answer belongs to is decided by `core.connection`; here are the socket, the workers and the clock.
+What may be asked and what an answer belongs to is decided by `core.connection`; here are the socket, the workers and the clock. Here is, too, who waits for
+the connection to open, and the moment when it is open: what waited goes out before anything newer.
 """
 
 from __future__ import annotations
@@ -12,18 +13,16 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from itertools import count
+from dataclasses import dataclass
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import gkafka
 from gkafka.config import ClientConfig
-from gkafka.core.connection import Connection, Outcome, Sent, State
-from gkafka.core.sasl import Authentication
+from gkafka.core.connection import Connection, Sent, State
 from gkafka.exceptions import (
-    AuthenticationError,
     ConnectionFailedError,
     ForkedClientError,
     KafkaException,
@@ -32,33 +31,29 @@ from gkafka.exceptions import (
     ReentrantCallError,
     SerializationError,
     SocketDisconnectedError,
-    TlsError,
-    TokenEndpointError,
     UnsupportedVersion,
     without_frames,
 )
 from gkafka.handlers import Future, Handler, Stream
-from gkafka.handlers.primitives import GRACE_S, STOOD_STILL_S
 from gkafka.handlers.signals import inside_handler
 from gkafka.logs import get_logger
 from gkafka.net.authenticator import Authenticator
-from gkafka.net.buffers import STAGE, BufferPool, FrameReader
+from gkafka.net.buffers import STAGE, BufferPool
 from gkafka.net.credentials import Credentials, make_credentials
-from gkafka.net.guesses import Guesses
+from gkafka.net.guesses import Guess
+from gkafka.net.opening import Opener
 from gkafka.net.openings import AT_ONCE, Openings, Rank
 from gkafka.net.outbox import OnDone, Out, Outbox
-from gkafka.net.reading import LOOK_S, SMALL_ANSWER, Reading
+from gkafka.net.reading import LOOK_S, SMALL_ANSWER, Looks, Reading
 from gkafka.net.session import Session
-from gkafka.net.steps import Steps
-from gkafka.net.stream import open_stream
 from gkafka.wire.apis import Message, Versions
-from gkafka.wire.sasl import SaslHandshakeRequest
 
 __all__ = ["Channel", "CutShort", "OnDone"]
 
 log = get_logger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+T = TypeVar("T")
 Failures: TypeAlias = list[tuple[OnDone | None, KafkaException | None]]
 
 LONGEST_WAIT_S = 1.0  # a worker wakes up this often to see that it was closed, killed or forked
@@ -71,26 +66,20 @@ LARGE_ANSWER_BYTES = 1 << 14
 """What is decoded off the hub: it takes about 0.2 us a byte."""
 
 
-class Unanswered(Exception):
-    """The peer does not answer what was asked; there is something else to ask it."""
-
-
 class CutShort(SocketDisconnectedError):
     """A caller of this process was interrupted while it had the connection in its hands: that says nothing of the peer."""
 
 
+@dataclass(slots=True, eq=False)
 class Queued:
     """A request that waits for the connection to open."""
 
-    __slots__ = ("at", "expects_response", "max_version", "on_done", "request", "timeout_s")
-
-    def __init__(self, request: Any, on_done: OnDone, at: float, timeout_s: float, max_version: int | None, expects_response: bool) -> None:
-        self.request = request
-        self.on_done = on_done
-        self.at = at
-        self.timeout_s = timeout_s
-        self.max_version = max_version
-        self.expects_response = expects_response
+    request: Any
+    on_done: OnDone
+    at: float
+    timeout_s: float
+    max_version: int | None
+    expects_response: bool
 
     @property
     def deadline(self) -> float:
@@ -101,15 +90,13 @@ class NotYet(Exception):
     """The rest of an answer did not come in the time that a caller has for it."""
 
 
+@dataclass(slots=True, eq=False)
 class End:
     """How a connection ends. failed: who is still to be told so; None: not known yet."""
 
-    __slots__ = ("error", "failed", "now")
-
-    def __init__(self, error: KafkaException | None, now: float) -> None:
-        self.error = error
-        self.now = now
-        self.failed: Failures | None = None
+    error: KafkaException | None
+    now: float
+    failed: Failures | None = None
 
 
 class Channel:
@@ -138,17 +125,12 @@ class Channel:
         openings: Openings | None = None,
         rank: Rank = Rank.NEW,
     ) -> None:
-        self.host = host
-        self.port = port
         self.role = role
-        self.broker_id = broker_id
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self.error: KafkaException | None = None
-        self.last_used = self._made_at = handler.monotonic()
         self._handler = handler
         self._config = config
         self._on_close = on_close
-        self._guesses = Guesses.of(handler)
+        self._guess = Guess(handler, (host, port))
         self._connection = Connection(
             self.peer,
             client_id=config.client_id,
@@ -156,58 +138,58 @@ class Channel:
             max_response_bytes=config.max_response_bytes,
             software=("gkafka", gkafka.__version__),
             broker=broker_id,
-            known_as=self._guesses.get((host, port)),
-            tells=self._guesses.told((host, port)) is not None,
-            doubted=self._guesses.is_doubted((host, port)),
+            known_as=self._guess.taken_for,
+            tells=self._guess.is_told,
+            doubted=self._guess.was_doubted,
             versions=versions,
             max_broker_version=config.max_broker_version,
             connect_timeout_s=config.connect_timeout_ms / 1000,
             authenticates=config.uses_sasl,
         )
-        self._limit = config.max_in_flight_per_connection
-        self._receive_bytes = receive_bytes
-        self._buffers = BufferPool(handler.Mutex()) if buffers is None else buffers
-        self._frames: FrameReader  # one for each socket: _connect makes it
         self._order = handler.Mutex()  # frames go out in the order of their numbers; taken before `_lock`
         self._lock = handler.Mutex()  # never held across a wait or a system call, nor while anyone's callback runs
         self._settled = handler.Event()  # open, or closed without ever having been
         self._ended = handler.Event()  # the reader is gone
         self._backlog: deque[Queued] = deque()
-        name = f"gkafka-{role}-{self.peer}-writer"
-        self._outbox = Outbox(handler, name, self._lock, write=self._write, tell=self._tell, broke=self._write_failed)
-        self._authenticator, self._session = self._who_is_it(credentials or make_credentials(handler, config))
+        self._outbox = Outbox(
+            handler, f"gkafka-{role}-{self.peer}-writer", self._lock, write=self._write, tell=self._tell, broke=self._write_failed
+        )
+        self._session = None
+        if credentials := credentials or make_credentials(handler, config):
+            authenticator = Authenticator(handler, credentials, host, self.peer)
+            self._session = Session(
+                handler, authenticator, self.peer, hold=self._hold, exchange=self._exchange_open, release=self._release, end=self._shut
+            )
+        self._opener = Opener(
+            handler,
+            host,
+            port,
+            config,
+            self._connection,
+            session=self._session,
+            buffers=BufferPool(handler.Mutex()) if buffers is None else buffers,
+            receive_bytes=receive_bytes,
+            step=self._step,
+            hold=self._hold_stream,
+            look=self._next_look,
+            awaited_until=self._awaited_until,
+            lost=self._lost,
+        )
         self._stream: Stream | None = None
         self._broken: KafkaException | None = None  # what a sender saw; the reader gives the connection up with it
-        self._doubted = False  # what the broker was taken for has no version for a request: given up when nothing is under way
         self._reading = Reading(handler, SMALL_ANSWER if config.uses_tls else inf)
-        self._looks_at = inf  # when the reader is to look around at the latest
-        self._forgiven = self._reads_until = -1.0  # a deadline beyond which it stood still, and until when it is waited for instead
-        self._guest_until: float | None = None  # a caller reads, and has so much time
+        longest = LONGEST_GREENLET_WAIT_S if handler.cooperative else LONGEST_WAIT_S
+        self._looks = Looks(min(longest, config.socket_timeout_ms / 2000))  # a deadline is seen before it is over, and then waited for
         self._openings = Openings(handler) if openings is None else openings
-        self._steps = Steps(handler.monotonic)
         self.rank = rank
         self.expires_at = inf
         self._started = False
         self.begun = False
         self._unclaimed = [None]
-        self._answering: Sent | None = None  # what the reader took out and has not told yet
-        self._untold: Sent | None = None  # what a caller took out in its place, and was interrupted
         self._abandoned = False
         self._opened = False
         self._sends = False  # opened, and not waiting for a re-authentication
-        self._closed = False
-        self._end: End | None = None
-        longest = LONGEST_GREENLET_WAIT_S if handler.cooperative else LONGEST_WAIT_S
-        self._wait_s = min(longest, config.socket_timeout_ms / 2000)  # a deadline is seen before it is over, and then waited for
-
-    def _who_is_it(self, credentials: Credentials | None) -> tuple[Authenticator | None, Session | None]:
-        if credentials is None:
-            return None, None
-        authenticator = Authenticator(self._handler, credentials, self.host, self.peer)
-        session = Session(
-            self._handler, authenticator, self.peer, hold=self._hold, exchange=self._exchange_open, release=self._release, end=self._shut
-        )
-        return authenticator, session
+        self._end: End | None = None  # it is closed
 
     def __repr__(self) -> str:
         return f"<Channel {self.peer} {self.role} {self._connection.state.value}>"
@@ -217,14 +199,12 @@ class Channel:
         """Begin to connect. Returns at once; a second call does nothing."""
         try:
             with self._lock:
-                if self._started or self._closed:
+                if self._started or self._end is not None:
                     return
                 self._started = True
             self._openings.enter(self)
         except BaseException as exc:
-            if self._is_interruption(exc):  # it may have a place or not
-                self._started = False
-                raise
+            self._started = not self._is_interruption(exc)  # else it may have a place or not
             self._cannot_begin(exc)
 
     def begin(self) -> None:
@@ -236,9 +216,8 @@ class Channel:
                 self.begun = True
             self._handler.spawn(self._run, _name=f"gkafka-{self.role}-{self.peer}", _on_failure=self._reader_ended)
         except BaseException as exc:
-            if self._is_interruption(exc):  # there may be a reader or not, so the next caller starts another; one of them reads
-                self.begun = False
-                raise
+            # After an interruption there may be a reader or not, so the next caller starts another; one of them reads.
+            self.begun = not self._is_interruption(exc)
             self._cannot_begin(exc)
 
     def _is_interruption(self, exc: BaseException) -> bool:
@@ -246,7 +225,12 @@ class Channel:
         return not isinstance(exc, Exception) or self._handler.interrupted(exc)
 
     def _cannot_begin(self, exc: BaseException) -> None:
-        """There is no worker for it: the handler was stopped, or the process has no thread left. Whoever let it begin may be another connection's."""
+        """There is no worker for it: the handler was stopped, or the process has no thread left. Whoever let it begin may be another connection's.
+
+        Raises an interruption.
+        """
+        if self._is_interruption(exc):
+            raise exc
         if not isinstance(exc, KafkaException):
             text = f"{self.peer}: no worker can be started to connect: {type(exc).__name__}: {exc}"
             exc = ConnectionFailedError(text, broker=self._about)
@@ -260,11 +244,9 @@ class Channel:
 
     def look_while_waiting(self, now: float) -> None:
         """In place of a reader, or beside one that connects: fail the requests whose time is over."""
-        if self.begun:  # where the connection fails with its last request, that says why: it comes first
-            self._expire_backlog(now - CONNECTING_GRACE_S)
-            return
-        self._expire_backlog(now)
-        if self._abandoned:
+        # Where a connection that is being opened fails with its last request, that says why: it comes first.
+        self._expire_backlog(now - CONNECTING_GRACE_S if self.begun else now)
+        if self._abandoned and not self.begun:
             self._shut(SocketDisconnectedError(f"{self.peer}: it was left unopened by who was done with it", broker=self._about))
 
     def send(
@@ -284,12 +266,11 @@ class Channel:
         with self._order:
             try:
                 with self._lock:
-                    self.last_used = now
-                    if timeout_s < self._wait_s * 2:
-                        self._wait_s = max(SHORTEST_WAIT_S, timeout_s / 2)
+                    if timeout_s < self._looks.wait_s * 2:
+                        self._looks.wait_s = max(SHORTEST_WAIT_S, timeout_s / 2)
                         if self._opened and self._stream is not None:
                             self._stream.look_again()
-                    if self._closed:
+                    if self._end is not None:
                         self._outbox.put(Out([], on_done, self._closed_before()))
                     elif self._sends and not self._is_full(behind=self._backlog):
                         frame = self._number(request, on_done, now, timeout_s, max_version, expects_response)
@@ -300,7 +281,7 @@ class Channel:
                     self._send_frame(frame, None if expects_response else on_done)
                     if self._reading.is_aside:
                         self._reading.sent(self._connection.in_flight)
-                elif self._doubted and not self._connection.in_flight:
+                elif self._guess.doubted and not self._connection.in_flight:
                     self._break(self._asked_again(request.API.name))  # at once, and not when the reader looks
             except BaseException:  # a signal handler's: a number may be taken, half a frame may have gone out, and nothing may follow it
                 if self._opened:
@@ -310,13 +291,13 @@ class Channel:
             self._outbox.wake()
         if not self._started:
             self.start()
-        if not (self._opened or self._closed) and timeout_s < self._config.connect_timeout_ms / 1000:
+        if not (self._opened or self.closed) and timeout_s < self._config.connect_timeout_ms / 1000:
             self._openings.watch(self)
 
     def withdraw(self, on_done: OnDone) -> KafkaTimeoutError | None:
         """Take a request back that waits for the connection to open, or for room: why it does, and on_done is not called. None: it may have been sent."""
         with self._lock:
-            for queued in self._backlog if not self._closed else ():
+            for queued in self._backlog if self._end is None else ():
                 if queued.on_done is on_done:
                     self._backlog.remove(queued)
                     return self._never_sent(queued, self._handler.monotonic() - queued.at)
@@ -324,6 +305,11 @@ class Channel:
 
     def request(self, request: Any, *, timeout_s: float, max_version: int | None = None) -> Future:
         """`send` with a future: its result is the response."""
+        future, done = self._future()
+        self.send(request, done, timeout_s=timeout_s, max_version=max_version)
+        return future
+
+    def _future(self) -> tuple[Future, OnDone]:
         future: Future = self._handler.Future()
 
         def done(response: Any, error: KafkaException | None) -> None:
@@ -332,8 +318,7 @@ class Channel:
             else:
                 future.set_exception(error)
 
-        self.send(request, done, timeout_s=timeout_s, max_version=max_version)
-        return future
+        return future, done
 
     def read_until(self, is_done: Callable[[], bool], deadline: float, *, beside: int = 0) -> bool:
         """In a caller that waits for an answer anyway: take in what comes until is_done(), or until the deadline. False: the reader does so and wakes
@@ -365,27 +350,26 @@ class Channel:
         self.start()
         if not self._settled.wait(max(0.0, deadline - self._handler.monotonic())):
             raise KafkaTimeoutError(f"{self.peer}: the connection is not open yet: {self.standing}", broker=self._about)
-        if self._closed:
-            raise self._closed_error()
+        self._raise_if_closed()
 
     @property
     def standing(self) -> str:
         """At which step the opening stands, for a text; "" if there is nothing to be opened any more."""
-        if self._opened or self._closed:
+        if self._opened or self.closed:
             return ""
         if not self.begun:
             return f"{AT_ONCE} connections of a client are opened at once, and others came first"
-        return str(self._steps)
+        return str(self._opener.steps)
 
     @property
     def is_silent(self) -> bool:
         """Is there a connection whose peer has not said yet what it speaks?"""
-        return not self._closed and self.versions is None and bool(self._steps.last)
+        return self._end is None and self.versions is None and bool(self._opener.steps.last)
 
     @property
     def opened(self) -> bool:
         """The broker's versions are known, and it is not closed."""
-        return self._opened and not self._closed
+        return self._opened and self._end is None
 
     @property
     def was_open(self) -> bool:
@@ -394,7 +378,12 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._end is not None
+
+    @property
+    def error(self) -> KafkaException | None:
+        """With which it was closed."""
+        return None if self._end is None else self._end.error
 
     @property
     def versions(self) -> Versions | None:
@@ -404,28 +393,24 @@ class Channel:
     def doubt(self, what: str) -> KafkaException | None:
         """The broker was taken for one that has no `what`. The error with which to try again, on a new connection; None: so it is."""
         with self._lock:
-            if not self._opened and self._guesses.told((self.host, self.port)) is not None:
+            if not self._opened and self._guess.is_told:
                 return None
-            if not self._opened and self._connection.taken_for is None:
-                doubtful = self._guesses.is_doubted((self.host, self.port))  # it is being asked
-            else:
-                doubtful = self._is_doubtful()
-            return self._asked_again(what) if doubtful else None
+            is_asked = not self._opened and self._connection.taken_for is None
+            return self._asked_again(what) if (self._guess.was_doubted if is_asked else self._is_doubtful()) else None
 
     def doubt_again(self, what: str) -> KafkaException | None:
         """The same where it was doubted before, and is believed."""
         with self._lock:
-            if not self._connection.guessed or self._guesses.told((self.host, self.port)) is not None:
+            if not self._connection.guessed or self._guess.is_told:
                 return None
-            if self._opened and not self._doubted:
-                self._guesses.doubt_again((self.host, self.port), self._handler.monotonic())
-                self._doubted = True
+            if self._opened:
+                self._guess.doubt(self._handler.monotonic(), again=True)
             return self._asked_again(what)
 
     @property
     def is_done(self) -> bool:
         """Will nobody be told anything any more of what was sent?"""
-        return self._ended.is_set() if self._closed else self._opened and not self.in_flight and not self._outbox
+        return self._ended.is_set() if self._end is not None else self._opened and not self.in_flight and not self._outbox
 
     @property
     def in_flight(self) -> int:
@@ -465,7 +450,8 @@ class Channel:
     # -- sending
     def _is_full(self, *, behind: Sequence[Queued] = ()) -> bool:
         """Under the lock: max_in_flight_per_connection requests are without an answer, or others wait for room already."""
-        return self._limit is not None and (bool(behind) or self._connection.in_flight >= self._limit)
+        limit = self._config.max_in_flight_per_connection
+        return limit is not None and (bool(behind) or self._connection.in_flight >= limit)
 
     def _number(
         self, request: Any, on_done: OnDone, at: float, timeout_s: float, max_version: int | None, expects_response: bool
@@ -488,9 +474,7 @@ class Channel:
 
     def _is_doubtful(self) -> bool:
         """Under the lock: what the broker was taken for is not enough. False: it has said what it speaks, or the guess is believed."""
-        if self._connection.guessed and not self._doubted:
-            self._doubted = self._guesses.doubt((self.host, self.port), self._made_at, self._handler.monotonic())
-        return self._doubted
+        return self._guess.doubt(self._handler.monotonic()) if self._connection.guessed else self._guess.doubted
 
     def _asked_again(self, api: str) -> SocketDisconnectedError:
         text = f"{self.peer}: the broker did not answer ApiVersions and was taken for one that has no {api}; it is asked again"
@@ -527,7 +511,7 @@ class Channel:
     def _write(self, buffers: list[Buffer]) -> None:
         """For the outbox's worker: send all, or raise."""
         with self._lock:
-            if self._closed or self._stream is None:
+            if self._end is not None or self._stream is None:
                 raise self._closed_error()
             stream, deadline = self._stream, self._connection.deadline
         if deadline is None:
@@ -535,10 +519,8 @@ class Channel:
         stream.send_all(buffers, deadline)
 
     def _write_failed(self, exc: BaseException) -> None:
-        if isinstance(exc, (KafkaException, OSError)):
-            self._shut(self._lost(exc))
-        else:
-            self._shut(SocketDisconnectedError(f"{self.peer}: the writer was stopped by {type(exc).__name__}", broker=self._about))
+        stopped = SocketDisconnectedError(f"{self.peer}: the writer was stopped by {type(exc).__name__}", broker=self._about)
+        self._shut(self._lost(exc) if isinstance(exc, (KafkaException, OSError)) else stopped)
 
     # -- a caller in the reader's place
     def _read_as_guest(self, me: object, is_done: Callable[[], bool], deadline: float) -> bool:
@@ -560,9 +542,8 @@ class Channel:
                         return False  # nothing comes for long: the reader waits with fewer looks
                     continue
                 self._handler.check_fork()
-                if not reading.take(me, now):
+                if not reading.take(me, now, until):
                     return False
-                self._guest_until = until
                 self._answer(self._frames.read())
             except NotYet:
                 pass
@@ -573,18 +554,16 @@ class Channel:
                 if interruption is not None:
                     raise interruption from None
                 if reading.has(me):
-                    self._answering = None  # who asked was told
+                    reading.answering = None  # who asked was told
                 self._break(exc if isinstance(exc, KafkaException) else self._reader_failed(exc))
                 reading.give(me)
                 return False
-            self._guest_until = None
             reading.give(me)
         return True
 
     def _cut_short(self) -> None:
-        """A caller was interrupted while it took in what came: nobody knows how far it got. The reader ends the connection, and tells whose answer that was."""
-        self._untold = self._answering
-        self._reading.torn = True
+        """A caller was interrupted while it took in what came."""
+        self._reading.tear()
         self._break(CutShort(f"{self.peer}: a caller was interrupted while it read", broker=self._about))
 
     # -- the reader worker
@@ -599,7 +578,7 @@ class Channel:
             while True:
                 self._answer(self._frames.read())
                 self._handler.checkpoint()
-                self._reading.stand_aside(self._count_in_flight, self._look_aside)
+                self._reading.stand_aside(lambda: self._connection.in_flight, self._look_aside)
                 if self._reading.torn and self._broken is None:
                     self._cut_short()
                 if self._broken is not None:  # what is in the buffers may be half of what came
@@ -610,7 +589,7 @@ class Channel:
                 error = self._stopped_by(interruption)
                 raise interruption from None
             error = exc if isinstance(exc, KafkaException) else self._reader_failed(exc)
-            self._answering = self._untold  # whoever else asked was told, or is one of those who will be
+            self._reading.answering = self._reading.untold  # whoever else asked was told, or is one of those who will be
         except BaseException as exc:
             error = self._stopped_by(exc)
             raise
@@ -618,9 +597,9 @@ class Channel:
             try:
                 self._shut(error)
             finally:  # also if a second signal comes meanwhile
-                if self._answering is not None:
+                if self._reading.answering is not None:
                     with contextlib.suppress(BaseException):  # what ended it goes on already
-                        self._tell(self._answering.token, None, error or self._closed_error())
+                        self._tell(self._reading.answering.token, None, error or self._closed_error())
                 if self._stream is not None:
                     self._stream.close()  # whoever shut the connection may have been interrupted before that
                 self._ended.set()
@@ -644,9 +623,8 @@ class Channel:
     def _answer(self, frame: memoryview) -> None:
         """Hand up one answer. Nothing of it is referred to afterwards: its buffer can be used again."""
         with self._lock:
-            if self._closed:
-                raise self._closed_error()
-            sent = self._connection.take(frame, self._note_answering)
+            self._raise_if_closed()
+            sent = self._connection.take(frame, self._reading.note)
         try:
             if len(frame) < LARGE_ANSWER_BYTES:
                 message = self._connection.decode(sent, frame)
@@ -663,16 +641,13 @@ class Channel:
             )
             self._tell(sent.token, None, error)
             raise
-        if self._limit is not None and self._backlog:
+        if self._backlog and self._config.max_in_flight_per_connection is not None:
             self._send_what_waits()
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s: %s v%s answered in %.3f s", self.peer, sent.api.name, sent.version, self._handler.monotonic() - sent.sent_at)
         self._reading.answered(len(frame))
         self._tell(sent.token, message, None)
-        self._answering = None
-
-    def _count_in_flight(self) -> int:
-        return self._connection.in_flight
+        self._reading.answering = None
 
     def _look_aside(self) -> bool:
         """While callers read: what they have no time to look at. True: there is nothing to be read any more."""
@@ -681,10 +656,7 @@ class Channel:
         return self._is_over() or self._reading.torn
 
     def _is_over(self) -> bool:
-        return self._closed or self._abandoned or self._broken is not None
-
-    def _note_answering(self, sent: Sent) -> None:
-        self._answering = sent
+        return self._end is not None or self._abandoned or self._broken is not None
 
     def _tell_each(self, failed: Failures) -> None:
         """Tell everybody, even if a callback is ended by a kill or Ctrl-C: that goes on when all were told."""
@@ -713,12 +685,11 @@ class Channel:
 
     def _receive(self, view: memoryview) -> int:
         """At least one byte. Raises what ends the connection: the peer closed, time is over, `close()`, a fork."""
-        stream = self._stream
-        assert stream is not None
+        assert self._stream is not None
         while True:
             until = self._look_before()
             try:
-                received = stream.recv_into(view, until)
+                received = self._stream.recv_into(view, until)
             except OSError as exc:
                 self._has_not_come(exc)
                 continue
@@ -728,12 +699,11 @@ class Channel:
 
     def _receive_frame(self, stage: memoryview, buffer: bytearray) -> tuple[int, int]:
         """The same, by `Stream.recv_frame`."""
-        stream = self._stream
-        assert stream is not None
+        assert self._stream is not None
         while True:
             until = self._look_before()
             try:
-                received = stream.recv_frame(stage, buffer, until)
+                received = self._stream.recv_frame(stage, buffer, until)
             except OSError as exc:
                 self._has_not_come(exc)
                 continue
@@ -743,8 +713,8 @@ class Channel:
 
     def _look_before(self) -> float:
         """Until when to wait for bytes."""
-        if self._guest_until is not None:
-            return self._guest_until  # a caller looks around where it waits
+        if self._reading.guest_until is not None:
+            return self._reading.guest_until  # a caller looks around where it waits
         self._handler.check_fork()
         return self._next_look()
 
@@ -752,7 +722,7 @@ class Channel:
         """Raises, unless this was no more than the time to look around."""
         if not isinstance(exc, KafkaTimeoutError):
             raise self._handler.interruption(exc) or self._lost(exc) from None
-        if self._guest_until is not None:
+        if self._reading.guest_until is not None:
             self._next_look()
             raise NotYet from None
 
@@ -760,60 +730,26 @@ class Channel:
         """When to stop waiting for bytes and look again. Raises if there is nothing to wait for any more."""
         now = self._handler.monotonic()
         with self._lock:
-            if self._closed:
-                raise self._closed_error()
+            self._raise_if_closed()
             if self._abandoned:
                 raise SocketDisconnectedError(f"{self.peer}: it was left open by who was done with it", broker=self._about)
-            if not self._connection.in_flight and self._is_guessed_wrong():
+            is_wrong = self._guess.doubted or (self._opened and self._connection.guessed and self._guess.is_told)
+            if is_wrong and not self._connection.in_flight:
                 raise SocketDisconnectedError(f"{self.peer}: it was taken for an older Kafka than it may be", broker=self._about)
-            deadline = self._after_standing_still(self._connection.deadline, now)
+            deadline = self._looks.after_standing_still(self._connection.deadline, now)
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
-        until = self._handler.looks_at(now, self._wait_s)
-        if not self._opened:
-            deadline = self._look_while_opening(now)
-        else:
-            self._expire_backlog(now)
-            if self._session is not None:
-                until = self._look_at_session(self._session, now, until)
-        if self._backlog:  # else expires_at is of what was sent since
-            until = min(until, max(self.expires_at, now + SHORTEST_WAIT_S))
-        self._looks_at = until if deadline is None else min(deadline, until)
-        return self._looks_at
-
-    def _after_standing_still(self, deadline: float | None, now: float) -> float | None:
-        """The deadline of what is in flight; once for each a bit later if the process or the hub stood still beyond it: what came meanwhile is read first."""
-        if deadline is None or deadline > now:
-            return deadline
-        if now - self._looks_at > STOOD_STILL_S and deadline != self._forgiven:
-            self._forgiven, self._reads_until = deadline, now + GRACE_S
-        return self._reads_until if deadline == self._forgiven else deadline
-
-    def _is_guessed_wrong(self) -> bool:
-        return self._doubted or (self._opened and self._connection.guessed and self._guesses.told((self.host, self.port)) is not None)
+        until = min(self._handler.looks_at(now, self._looks.wait_s), self._expire_backlog(now))
+        if self._session is not None:
+            until = self._look_at_session(self._session, now, until)
+        self._looks.at = until if deadline is None else min(deadline, until)
+        return self._looks.at
 
     def _look_at_session(self, session: Session, now: float, until: float) -> float:
         if now >= session.renew_at and self._connection.versions is not None:
             session.renew(self._connection.versions, self._config.connect_timeout_ms / 1000)
         return min(until, now + SHORTEST_WAIT_S if session.renewing else session.renew_at)
-
-    def _look_while_opening(self, now: float) -> float:
-        if not self._frames.pristine:
-            self._steps.heard("part of an answer")
-        self._expire_backlog(now)
-        if now >= self._open_deadline:
-            raise KafkaTimeoutError(
-                f"{self.peer}: connected, but no answer to {self._steps.name} within"
-                f" connect_timeout_ms={self._config.connect_timeout_ms:g}{self._steps.received}",
-                broker=self._about,
-            )
-        quiet = self._connection.quiet_deadline
-        if quiet is None or not self._frames.pristine:
-            return self._open_deadline
-        if now >= quiet:
-            raise Unanswered
-        return min(quiet, self._open_deadline)
 
     def _lost(self, exc: Exception | None) -> KafkaException:
         """Why the connection is gone: what a sender saw of it first, else what was seen now (None: the peer closed)."""
@@ -827,100 +763,41 @@ class Channel:
 
     # -- opening
     def _open(self) -> None:
-        self._handler.checkpoint()  # many that are refused at once would keep a hub
-        self._open_deadline = self._handler.monotonic() + self._config.connect_timeout_ms / 1000
-        with self._lock:
-            if self._closed:
-                raise self._closed_error()
-            self._connection.connecting()
-        try:
-            while not self._connect():
-                self._steps.at("pause before another question")
-                pause = self._config.reconnect_backoff_ms / 1000
-                self._handler.sleep(max(0.0, min(pause, self._open_deadline - self._handler.monotonic())))
-        except AuthenticationError as exc:
-            if self._authenticator is None:
-                raise
-            raise self._authenticator.refused(exc)  # noqa: B904  # it has its cause
-        if self._authenticator is not None:
-            self._authenticator.accepted()
-        who = f", {self._authenticator.name}" if self._authenticator is not None else ""
+        self._stream, self._frames = self._opener.open()
+        self._frames.receive_by(self._receive, self._receive_frame)
+        who = f", {self._session.authenticator.name}" if self._session is not None else ""
         log.info("%s: %s connection open (%s%s)", self.peer, self.role, self._connection.spoken, who)
         assert self._connection.versions is not None
-        self._guesses.found((self.host, self.port), self._connection.taken_for, self._connection.versions, self._made_at)
+        self._guess.found(self._connection.taken_for, self._connection.versions)
         self._settled.set()
         self._openings.leave(self)
         self._outbox.wake()
 
-    def _connect(self) -> bool:
-        """Connect and negotiate. False: the peer hung up, and there is something else to ask it on a new connection."""
-        deadline = self._connect_deadline()
-        stream = open_stream(
-            self._handler, self.host, self.port, deadline=deadline, config=self._config, made=self._hold_stream, steps=self._steps
-        )
-        self._hold_stream(stream)
-        self._frames = FrameReader(self._receive, self._connection.frame_size, self._buffers, self._receive_bytes, self._receive_frame)
-        try:
-            self._negotiate(stream)
-            self._authenticate(stream)
-        except Unanswered:
-            self._ask_otherwise(stream, Outcome.SILENT)
-            return False
-        except (
-            TlsError,
-            TokenEndpointError,
-        ):  # of our certificate, said behind the handshake; of a token: no broker's answer to a question
-            raise
-        except SocketDisconnectedError as exc:
-            if self._frames.pristine and self._ask_otherwise(stream, Outcome.CLOSED):
-                return False
-            self._name_the_questions(exc)
-            raise
-        return True
-
     def _hold_stream(self, stream: Stream) -> None:
         """From here on who closes the channel closes the stream, which ends every wait for it. Raises if that has come before."""
         with self._lock:
-            if not self._closed:
+            if self._end is None:
                 self._stream = stream
         if self._stream is not stream:
             stream.close()
             raise self._closed_error()
 
-    def _authenticate(self, stream: Stream) -> None:
-        """If the client has to say who it is: then the channel is open when the broker has accepted that."""
-        if self._authenticator is None or self._session is None:
-            return
-        assert self._connection.versions is not None
+    def _awaited_until(self) -> float:
+        """When the last of the waiting requests gives up."""
+        with self._lock:
+            self._raise_if_closed()
+            return max((queued.deadline for queued in self._backlog), default=inf)
 
-        rounds = count(1)
-
-        def exchange(said: Any, authentication: Authentication) -> Any:
-            answer = self._exchange_opening(stream, said, authentication, rounds)
-            self._steps.heard(f"the answer to {self._steps.name}")
-            self._steps.at(f"{name}: what to say next")
-            return answer
-
-        name = self._authenticator.name
-        self._steps.at(f"credentials of {name}")
-        self._session.began(self._authenticator.authenticate(self._connection.versions, exchange, self._open_deadline))
-        self._step(self._connection.authenticated)
-
-    def _exchange_opening(self, stream: Stream, said: Any, authentication: Authentication, rounds: Iterator[int]) -> Any:
-        if isinstance(said, Message):
-            self._connection.bare = False
-            frame = self._connection.ask(said, authentication.newest_version(said))
-            asked = self._connection.last_asked
-            self._steps.at(asked if isinstance(said, SaslHandshakeRequest) else f"{asked}, round {next(rounds)}")
-        else:
-            self._connection.bare = True
-            frame = [len(said).to_bytes(4, "big") + said]
-            self._steps.at(f"SASL message, round {next(rounds)}")
-        stream.send_all(frame, self._open_deadline)
-        if authentication.done:
-            return None
-        answer = self._frames.read()
-        return self._connection.answer(answer) if isinstance(said, Message) else answer
+    def _step(self, move: Callable[..., T], *about: Any) -> T:
+        """Make a step towards being open, unless the connection is closed. When it is open, what waited goes out before anything newer."""
+        with self._order:
+            with self._lock:
+                self._raise_if_closed()
+                made = move(*about)
+                self._opened = self._sends = self._connection.state is State.OPEN
+            while self._opened and self._send_waiting():
+                pass
+        return made
 
     # -- authenticating again
     def _hold(self) -> None:
@@ -929,19 +806,11 @@ class Channel:
 
     def _exchange_open(self, request: Message, max_version: int | None) -> Any:
         """Send one in spite of the hold, behind what was sent before, which may be parked at the broker."""
-        future: Future = self._handler.Future()
-
-        def done(response: Any, error: KafkaException | None) -> None:
-            if error is None:
-                future.set(response)
-            else:
-                future.set_exception(error)
-
+        future, done = self._future()
         now = self._handler.monotonic()
         with self._order:
             with self._lock:
-                if self._closed:
-                    raise self._closed_error()
+                self._raise_if_closed()
                 before = max((sent.deadline for sent in self._connection.unanswered), default=now)
                 timeout_s = max(0.0, before - now) + self._config.connect_timeout_ms / 1000
                 frame = self._number(request, done, now, timeout_s, max_version, True)
@@ -953,47 +822,8 @@ class Channel:
 
     def _release(self) -> None:
         with self._order, self._lock:
-            self._sends = self._opened and not self._closed
+            self._sends = self._opened and self._end is None
         self._send_what_waits()
-
-    def _ask_otherwise(self, stream: Stream, outcome: Outcome) -> bool:
-        asked = self._connection.asked
-        with self._lock:
-            again = not self._closed and self._connection.gave_up(outcome)
-        if again:
-            log.info("%s: %s (asked: %s); trying in another way", self.peer, outcome.value, asked)
-            stream.close()
-        return again
-
-    def _connect_deadline(self) -> float:
-        """No later than the last of the waiting requests gives up: nobody would be left to connect for."""
-        with self._lock:
-            if self._closed:
-                raise self._closed_error()
-            waiting = max((queued.deadline for queued in self._backlog), default=self._open_deadline)
-        return min(self._open_deadline, waiting)
-
-    def _negotiate(self, stream: Stream) -> None:
-        frame = self._step(self._connection.connected, self._handler.monotonic())
-        while frame:
-            self._steps.at(self._connection.asked)
-            stream.send_all(frame, self._open_deadline)
-            answer = self._frames.read()
-            self._steps.heard(f"the answer to {self._connection.last_asked}")
-            self._handler.checkpoint()  # many that connect at once are answered at once
-            frame = self._step(self._connection.negotiated, answer, self._handler.monotonic())
-
-    def _step(self, negotiate: Callable[..., list[Buffer]], *about: Any) -> list[Buffer]:
-        """The next question. Without one the channel is open, and what waited goes out before anything newer."""
-        with self._order:
-            with self._lock:
-                if self._closed:
-                    raise self._closed_error()
-                question = negotiate(*about)
-                self._opened = self._sends = self._connection.state is State.OPEN
-            while self._opened and self._send_waiting():
-                pass
-        return question
 
     def _send_what_waits(self) -> None:
         """As far as there is room, if there is no hold."""
@@ -1006,7 +836,7 @@ class Channel:
     def _send_waiting(self) -> bool:
         """In turn: send the first request that waited for the connection to open, or for room. False: none does, or there is none."""
         with self._lock:
-            if self._closed or not self._backlog or self._is_full():
+            if self._end is not None or not self._backlog or self._is_full():
                 return False
             first = self._backlog[0]  # it stays there until it has a number: who is interrupted leaves none untold
             frame = self._number(first.request, first.on_done, first.at, first.timeout_s, first.max_version, first.expects_response)
@@ -1015,27 +845,10 @@ class Channel:
             self._send_frame(frame, None if first.expects_response else first.on_done)
         return True
 
-    def _name_the_questions(self, exc: SocketDisconnectedError) -> None:
-        """A peer that closes whatever it is asked: say what that was, and what it may mean."""
-        if not self._closed and self._connection.state is State.AUTHENTICATING:
-            remark = "" if self._authenticator is None or not self._authenticator.remark else f" ({self._authenticator.remark})"
-            raise SocketDisconnectedError(
-                f"{self.peer}: the connection was lost during the authentication, after {self._connection.asked} ({exc}); brokers older than Kafka"
-                f" 1.0 end it so when they refuse the credentials{remark}",
-                broker=self._about,
-            ) from exc
-        if self._closed or self._connection.state is not State.NEGOTIATING:
-            return
-        raise SocketDisconnectedError(
-            f"{self.peer}: the peer closes the connection when asked {self._connection.asked} ({exc}); is it a Kafka broker, and is"
-            f" security_protocol={self._config.security_protocol!r} what this listener speaks?",
-            broker=self._about,
-        ) from exc
-
-    def _expire_backlog(self, now: float) -> None:
-        """Fail the waiting requests whose time is over; the connection, which saw nothing of them, goes on opening."""
+    def _expire_backlog(self, now: float) -> float:
+        """Fail the waiting requests whose time is over; the connection, which saw nothing of them, goes on opening. Returns when to look again."""
         if not self._backlog:
-            return
+            return inf
         with self._lock:
             late = [queued for queued in self._backlog if queued.deadline <= now]
             for queued in late:
@@ -1043,16 +856,17 @@ class Channel:
             self.expires_at = min((queued.deadline for queued in self._backlog), default=inf)
         for queued in late:
             self._tell(queued.on_done, None, self._never_sent(queued))
+        return max(self.expires_at, now + SHORTEST_WAIT_S)
 
     def _never_sent(self, queued: Queued, waited_s: float | None = None) -> KafkaTimeoutError:
         api = queued.request.API.name
         why = f"the connection did not open{f': {self.standing}' if self.begun and self.standing else ''}"
         if not self.begun:
             why = f"{AT_ONCE} connections of a client are opened at once, and others came first"
-        elif self._opened and (self._limit is None or not self._sends):
+        elif self._opened and (self._config.max_in_flight_per_connection is None or not self._sends):
             why = "the connection was not authenticated again"
         elif self._opened:
-            why = f"max_in_flight_per_connection={self._limit} requests before it were not answered"
+            why = f"max_in_flight_per_connection={self._config.max_in_flight_per_connection} requests before it were not answered"
         error = KafkaTimeoutError(
             f"{self.peer}: {api} could not be sent within {queued.timeout_s if waited_s is None else waited_s:.3g} s: {why}{f' ({self.error})' if self.error else ''}",
             broker=self._about,
@@ -1064,7 +878,11 @@ class Channel:
     # -- the end
     @property
     def _about(self) -> str | int:
-        return self.peer if self.broker_id is None else self.broker_id
+        return self._connection.broker
+
+    def _raise_if_closed(self) -> None:
+        if self._end is not None:
+            raise self._closed_error()
 
     def _closed_error(self) -> KafkaException:
         return self.error or SocketDisconnectedError(f"{self.peer}: the connection was closed by the client", broker=self._about)
@@ -1093,10 +911,8 @@ class Channel:
                 self._end = end
             if self._end is not end:
                 return
-            stood = "" if self._opened or self._closed or not self.begun else f" while it was being opened: {self._steps}"
+            stood = "" if self._opened or not self.begun else f" while it was being opened: {self._opener.steps}"
             became = "closed" if self._opened or error is None else "not opened"
-            self.error = error
-            self._closed = True
             if end.failed is None:
                 end.failed = self._unfinished(end.now)
             self._connection.lose()
@@ -1106,7 +922,7 @@ class Channel:
         why = f"by the client{stood}" if error is None else str(error).removeprefix(f"{self.peer}: ")
         log.info("%s: %s connection %s: %s", self.peer, self.role, became, why)
         if error is not None:
-            self._guesses.failed((self.host, self.port))
+            self._guess.failed()
         self._settled.set()
         self._outbox.wake()
         if stream is not None:

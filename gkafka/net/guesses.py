@@ -8,70 +8,80 @@ what it speaks. Only who goes on until a deadline, and would be of no use any mo
 
 from __future__ import annotations
 
+from math import inf
 from weakref import WeakKeyDictionary
 
 from gkafka.handlers.base import Handler
 from gkafka.wire.apis import Versions
 
-__all__ = ["Guesses"]
+__all__ = ["Guess", "Guesses"]
 
 Address = tuple[str, int]
 
 
 class Guesses:
-    """One client's. Each step is one operation on a dict or set: connections share it without a lock.
-
-    made_at: when a connection was made, now: monotonic seconds.
-    """
+    """One client's, by address. Each step is one operation on a dict: connections share it without a lock."""
 
     def __init__(self) -> None:
-        self._taken_for: dict[Address, str] = {}
-        self._doubted_at: dict[Address, float] = {}
-        self._told: dict[Address, Versions] = {}
+        self.taken_for: dict[Address, str] = {}
+        self.doubted_at: dict[Address, float] = {}
+        self.told: dict[Address, Versions] = {}
+        """What a broker last said that it speaks."""
 
     @classmethod
     def of(cls, handler: Handler) -> Guesses:
         """Those of the client whose handler this is."""
         return _of_clients.setdefault(handler, cls())
 
-    def get(self, address: Address) -> str | None:
-        """What the broker was taken for; None: it is to be asked."""
-        return self._taken_for.get(address)
 
-    def told(self, address: Address) -> Versions | None:
-        """What the broker last said that it speaks, if it ever did. Then connections that go by a guess are to be replaced."""
-        return self._told.get(address)
+class Guess:
+    """What one connection, which is made now, takes the broker at an address for."""
 
-    def found(self, address: Address, taken_for: str | None, versions: Versions, made_at: float) -> None:
-        """A connection opened. taken_for: what it takes the broker for; None: the broker has said what it speaks."""
+    def __init__(self, handler: Handler, address: Address) -> None:
+        self.doubted = False
+        """What the broker is taken for has no version for a request: the connection is given up when nothing is under way."""
+        self._guesses = Guesses.of(handler)
+        self._address = address
+        self._made_at = handler.monotonic()
+
+    @property
+    def taken_for(self) -> str | None:
+        """What the broker was taken for before; None: it is to be asked."""
+        return self._guesses.taken_for.get(self._address)
+
+    @property
+    def is_told(self) -> bool:
+        """Has the broker ever said what it speaks? Then connections that go by a guess are to be replaced."""
+        return self._address in self._guesses.told
+
+    @property
+    def was_doubted(self) -> bool:
+        """Did any connection find a guess wanting?"""
+        return self._address in self._guesses.doubted_at
+
+    def found(self, taken_for: str | None, versions: Versions) -> None:
+        """The connection opened. taken_for: what it takes the broker for; None: the broker has said what it speaks."""
         if taken_for is None:
-            self._told[address] = versions
-            self._taken_for.pop(address, None)
-        elif not self._is_older(address, made_at):
-            self._taken_for[address] = taken_for
+            self._guesses.told[self._address] = versions
+            self.failed()
+        elif not self._is_older():
+            self._guesses.taken_for[self._address] = taken_for
 
-    def failed(self, address: Address) -> None:
-        """A connection was lost: it may be another broker that is found there now."""
-        self._taken_for.pop(address, None)
+    def failed(self) -> None:
+        """The connection was lost: it may be another broker that is found there now."""
+        self._guesses.taken_for.pop(self._address, None)
 
-    def doubt(self, address: Address, made_at: float, now: float) -> bool:
-        """The guess of a connection has no version for a request. False: it was doubted before that connection was made, and it is believed."""
-        if address not in self._doubted_at:
-            self._doubted_at[address] = now
-            self._taken_for.pop(address, None)
-        return self._is_older(address, made_at)
+    def doubt(self, now: float, again: bool = False) -> bool:
+        """The guess has no version for a request. False: it was doubted before this connection was made, and it is believed. again: but not any more."""
+        if not self.doubted:
+            if again or not self.was_doubted:
+                self._guesses.doubted_at[self._address] = now
+                self.failed()
+            self.doubted = self._is_older()
+        return self.doubted
 
-    def doubt_again(self, address: Address, now: float) -> None:
-        """One that was doubted and is believed."""
-        self._doubted_at[address] = now
-        self._taken_for.pop(address, None)
-
-    def is_doubted(self, address: Address) -> bool:
-        return address in self._doubted_at
-
-    def _is_older(self, address: Address, made_at: float) -> bool:
-        doubted_at = self._doubted_at.get(address)
-        return doubted_at is not None and made_at <= doubted_at
+    def _is_older(self) -> bool:
+        return self._made_at <= self._guesses.doubted_at.get(self._address, -inf)
 
 
 _of_clients: WeakKeyDictionary[Handler, Guesses] = WeakKeyDictionary()

@@ -4,7 +4,7 @@ Whoever answers for the metadata may name thousands of brokers that are none. A 
 nobody answers on it; one that waits here costs neither, and its requests' deadlines hold all the same.
 
     channel: enter() > has a place, or waits
-    reader: begin() > connects, negotiates, authenticates > leave() > the next one begins
+    reader: begin() > opens it (`net.opening`, which knows of one connection alone) > leave() > the next one begins
     the worker of those who wait: looks at their deadlines, and whether a place was left empty; and at the deadlines of requests that give up
         before the connection does which they wait for
 

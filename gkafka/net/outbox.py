@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gkafka.exceptions import KafkaException
@@ -22,18 +23,16 @@ OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
 LINGER_S = 1.0  # starting a thread costs 60 us, waking one 10
 
 
+@dataclass(slots=True, eq=False)
 class Out:
     """Bytes to send, and whom to tell when the kernel has them, if anybody. The buffers are kept until then (B07).
 
     error: what to tell instead of success; there are no bytes then.
     """
 
-    __slots__ = ("buffers", "error", "on_done")
-
-    def __init__(self, buffers: list[Buffer], on_done: OnDone | None, error: KafkaException | None = None) -> None:
-        self.buffers = buffers
-        self.on_done = on_done
-        self.error = error
+    buffers: list[Buffer]
+    on_done: OnDone | None
+    error: KafkaException | None = None
 
 
 class Outbox:

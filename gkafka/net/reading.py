@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
+from gkafka.core.connection import Sent
 from gkafka.handlers import Handler
+from gkafka.handlers.primitives import GRACE_S, STOOD_STILL_S
 from gkafka.handlers.turn import Turn
 
-__all__ = ["LOOK_S", "Reading"]
+__all__ = ["LOOK_S", "SMALL_ANSWER", "Looks", "Reading"]
 
 SMALL_ANSWER = 16 * 1024
 """Bytes. With TLS, what is larger is received beside the caller, who has something to do while it is decrypted. What needs no decryption is in the cache of
@@ -37,8 +39,9 @@ STUCK_S = 2.0
 class Reading:
     """The turn to read of one connection, and whether its reader stands aside. Not with greenlets: their reader costs a switch.
 
-    largest: bytes of an answer after which the reader still stands aside. answers: how many were handed up. is_aside: callers may read. torn: one of
-    them was interrupted while it did, or goes on only after the reader.
+    largest: bytes of an answer after which the reader still stands aside. answers: how many were handed up. is_aside: callers may read. guest_until: one of
+    them does, and has so much time. torn: one of them was interrupted while it did, or goes on only after the reader. answering: whose answer was taken out,
+    and is not told yet; untold: the same, by a caller who was interrupted.
     """
 
     def __init__(self, handler: Handler, largest: float = inf) -> None:
@@ -57,7 +60,10 @@ class Reading:
         self._back = handler.Event()
         self.is_aside = False
         self.answers = 0
+        self.guest_until: float | None = None
         self.torn = False
+        self.answering: Sent | None = None
+        self.untold: Sent | None = None
 
     # -- callers
     def want(self, beside: int) -> None:
@@ -81,16 +87,18 @@ class Reading:
         self._expected_until = until + WATCH_S  # before it looks: who comes back does so in the other order
         return self.is_aside and self._place.holder is me
 
-    def take(self, me: object, now: float) -> bool:
-        """May the caller read? From here on, until it gives the turn back, what is half done is so for good if it is interrupted."""
+    def take(self, me: object, now: float, until: float) -> bool:
+        """May the caller read, until then at the latest? From here on, until it gives the turn back, what is half done is so for good if it is interrupted."""
         if self._turn.take(me):
             self._by = self._handler.current_id()
             self._stuck_at = now + STUCK_S if self._handler.interruptible() else inf
+            self.guest_until = until
             return True
         return False
 
     def give(self, me: object) -> None:
         """It has read."""
+        self.guest_until = None
         self._turn.give(me)
         if not self.is_aside:
             self._back.set()
@@ -120,7 +128,16 @@ class Reading:
         if under_way > self._beside + 1:
             self.call_back()
 
-    # -- the reader
+    def tear(self) -> None:
+        """A caller was interrupted while it read: nobody knows how far it got. The reader ends the connection, and tells whose answer that was."""
+        self.untold = self.answering
+        self.torn = True
+
+    # -- who reads
+    def note(self, sent: Sent) -> None:
+        """The answer to this is taken out; `answering` is None again when it was told."""
+        self.answering = sent
+
     def answered(self, size: int) -> None:
         """Whoever reads handed up an answer of so many bytes."""
         self.answers += 1
@@ -129,6 +146,7 @@ class Reading:
         if self.is_aside and not is_small:
             self.call_back()
 
+    # -- the reader
     def stand_aside(self, under_way: Callable[[], int], is_over: Callable[[], bool]) -> None:
         """Leave the reading to callers, if one of them asked for it and nobody else waits for what is under way. Returns when the reader has the turn.
 
@@ -184,3 +202,20 @@ class Reading:
                 return
             self._back.wait(WATCH_S)  # who reads gives the turn back, and says so
             self._back.clear()
+
+
+class Looks:
+    """When a reader that waits for bytes looks around. wait_s: at the latest so long after it began to wait; at: at the latest, after its last look."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = wait_s
+        self.at = inf
+        self._forgiven = self._reads_until = -1.0  # a deadline beyond which it stood still, and until when it is waited for instead
+
+    def after_standing_still(self, deadline: float | None, now: float) -> float | None:
+        """The deadline of what is in flight; once for each a bit later if the process or the hub stood still beyond it: what came meanwhile is read first."""
+        if deadline is None or deadline > now:
+            return deadline
+        if now - self.at > STOOD_STILL_S and deadline != self._forgiven:
+            self._forgiven, self._reads_until = deadline, now + GRACE_S
+        return self._reads_until if deadline == self._forgiven else deadline

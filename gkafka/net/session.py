@@ -48,7 +48,7 @@ class Session:
         """Whether a worker is at it: when it has done, `renew_at` is a new one."""
         self._ends_at = inf
         self._handler = handler
-        self._authenticator = authenticator
+        self.authenticator = authenticator
         self._peer = peer
         self._hold = hold
         self._exchange = exchange
@@ -61,7 +61,7 @@ class Session:
         """The client was authenticated just now."""
         if renew_in_s is not None:
             now = self._handler.monotonic()
-            self.renew_at, self._ends_at = now + renew_in_s, now + self._authenticator.lifetime_s
+            self.renew_at, self._ends_at = now + renew_in_s, now + self.authenticator.lifetime_s
 
     def renew(self, versions: Versions, timeout_s: float) -> None:
         """Authenticate again, by a worker of its own. timeout_s: for whoever gives the credentials."""
@@ -82,7 +82,7 @@ class Session:
     def _authenticate(self, versions: Versions, timeout_s: float) -> None:
         begun = self._handler.monotonic()
         try:
-            renew_in_s = self._authenticator.authenticate(versions, self._say, begun + timeout_s)
+            renew_in_s = self.authenticator.authenticate(versions, self._say, begun + timeout_s)
         except KafkaException as exc:
             self._failed(exc)
             return
