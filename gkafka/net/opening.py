@@ -110,6 +110,7 @@ class Opener:
         except (TlsError, TokenEndpointError):  # of our certificate, said behind the handshake; of a token. It answers no question
             raise
         except (Unanswered, SocketDisconnectedError) as exc:
+            self._look()  # whether there is anybody to ask it otherwise for
             outcome = Outcome.SILENT if isinstance(exc, Unanswered) else Outcome.CLOSED
             if not self._frames.pristine or not self._step(self._connection.gave_up, outcome):
                 self._name_the_questions(exc)

@@ -122,6 +122,21 @@ def test_wait_open_ends_at_its_deadline(handler: Handler) -> None:
         assert made.join(60)
 
 
+def test_a_peer_is_asked_nothing_more_for_who_is_gone(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client was dropped while it waited for an answer: there is another question, and nobody to ask it for."""
+    monkeypatch.setattr("gkafka.core.connection.QUIET_S", 60.0)
+    with peer(Conversation.stay_silent) as server:
+        made = Channel(handler, "127.0.0.1", server.port, ClientConfig(connect_timeout_ms=300_000))
+        made.start()
+        deadline = soon(60)
+        while "at step ApiVersions" not in made.standing and now() < deadline:
+            handler.sleep(0.01)
+        made.abandon()
+        assert made.join(60)
+        assert str(made.error) == f"127.0.0.1:{server.port}: it was left open by who was done with it"
+        assert server.connections == 1
+
+
 def test_requests_sent_while_it_opens_keep_their_order(handler: Handler) -> None:
     with MockCluster() as cluster:
         cluster.on("ApiVersions", Delay(0.2))
