@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 QUIET := $(if $(shell test -t 2 && echo terminal),,--quiet)
 
 .DELETE_ON_ERROR:
-.PHONY: help venv lint built-and-linted near check test thorough mutants programs first-minutes stalls demo demo-full bench bench-spark spark-matrix faults bars fuzz soak clean
+.PHONY: help venv lint built-and-linted near check test thorough mutants programs first-minutes stalls demo demo-full bench hops bench-spark spark-matrix faults bars fuzz soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,9 @@ demo-full: $(BUILT)  ## the same with a site of 10,140 pages and more than a mil
 
 bench: $(BUILT)  ## gkafka beside the other clients that are installed, as a table
 	$(PY) benchmarks/run.py
+
+hops: $(BUILT)  ## how many functions and files a batch, a confirmed record and an answer of Fetch pass through, and their CPU time, as a table (2 minutes)
+	$(PY) benchmarks/hops.py
 
 bench-spark: $(BUILT)  ## format("gkafka") beside the JVM connector and a source on confluent-kafka, as a table (BENCH=--quick for the short form)
 	$(PY) benchmarks/spark.py $(BENCH)
