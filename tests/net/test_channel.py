@@ -39,7 +39,7 @@ from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsRequest
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.hostile.test_lies import silent_port
-from tests.kit.clock import PATIENCE_S, busy, now, soon
+from tests.kit.clock import PATIENCE_S, busy, during, now, soon
 from tests.kit.ports import refused_port
 from tests.net.channel_peers import Conversation, Pipelined, peer
 from tests.net.servers import opened
@@ -128,8 +128,9 @@ def test_a_peer_is_asked_nothing_more_for_who_is_gone(handler: Handler, monkeypa
     with peer(Conversation.stay_silent) as server:
         made = Channel(handler, "127.0.0.1", server.port, ClientConfig(connect_timeout_ms=300_000))
         made.start()
-        deadline = soon(60)
-        while "at step ApiVersions" not in made.standing and now() < deadline:
+        for _ in during(60, pause=0):
+            if "at step ApiVersions" in made.standing:
+                break
             handler.sleep(0.01)
         made.abandon()
         assert made.join(60)
