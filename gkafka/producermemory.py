@@ -93,10 +93,7 @@ class ProducerMemory:
         if not self._line:
             return False
         with self._lock:
-            line = self._standing()
-        if not line:
-            self._relax()
-        return bool(line)
+            return bool(self._standing())
 
     def stand_in_line(self, driver: ProducerDriver, size: int) -> Place:
         """Take the last place. Everything that lingers goes out, of every producer: its memory is wanted."""
@@ -105,16 +102,13 @@ class ProducerMemory:
             self._line.append(weakref.ref(place))
             drivers = list(self._shares)
         for other in drivers:
-            other.press(True)
+            other.press()
         return place
 
     def step_out(self, place: Place) -> None:
         """Leave the line, served or not; the next may try."""
         with self._lock:
             self._line[:] = [other for other in self._line if other() not in (None, place)]
-            last = not self._line
-        if last:
-            self._relax()
         self.give_room()
 
     def make_room(self, place: Place) -> bool:
@@ -158,16 +152,6 @@ class ProducerMemory:
             if place.driver.own_available >= place.size:
                 break  # it waits for what all share, and nobody overtakes it
         return served
-
-    def _relax(self) -> None:
-        """Nobody stands in line any more, unless somebody comes at this very moment."""
-        with self._lock:
-            drivers = list(self._shares)
-        for driver in drivers:
-            driver.press(False)
-        if self._line:
-            for driver in drivers:
-                driver.press(True)
 
     def _standing(self) -> list[Place]:
         """Those who are in the line. Called under the lock."""

@@ -6,6 +6,7 @@ This is bookkeeping only. The bytes are in `gkafka.records.Batch`, what may be s
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -137,6 +138,11 @@ class PartitionQueue:
                 break
         self.pending.insert(younger, batch)
 
+    def counted(self, batch: Batch) -> None:
+        """It has its numbers: the next batch has those behind them, also if who numbered it came no further."""
+        if 0 <= batch.extra.sequence == self.next_sequence and batch.extra.producer == self.producer:
+            self.next_sequence = (self.next_sequence + batch.count) % SEQUENCES
+
     def has_older(self, batch: Batch) -> bool:
         """Is a batch that was rolled before this one still unsettled?"""
         order = batch.extra.order
@@ -160,6 +166,27 @@ class Accumulator:
         self.hurried: set[Key] = set()
         self.unsettled: OrderedDict[Batch, None] = OrderedDict()
         self.touched: OrderedDict[Key, None] = OrderedDict()
+
+    def restart(self, unsettled: Iterable[Batch]) -> None:
+        """Forget all but these batches, oldest first, and what is known of each partition's numbers. Of those that were rolled none is under way."""
+        batches = list(unsettled)
+        self.queues.update((batch.extra.queue.key, batch.extra.queue) for batch in batches if batch.extra is not None)
+        for queue in self.queues.values():
+            queue.pending.clear()
+            queue.on_wire.clear()
+        for keys in (self.open, self.lingering, self.active, self.hurried, self.unsettled, self.touched):
+            keys.clear()
+        for batch in batches:
+            self.unsettled[batch] = None
+            if batch.extra is not None:
+                queue = batch.extra.queue
+                queue.put_back(batch)
+                queue.counted(batch)
+                self.active[queue.key] = queue
+            elif batch.is_open:
+                self.opened(batch)
+            else:
+                self.rolled(batch)
 
     def opened(self, batch: Batch) -> None:
         """A batch was made and records go into it."""

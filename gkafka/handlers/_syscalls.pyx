@@ -1,22 +1,68 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
-"""What a connection's reader does to its socket while another thread decodes what came before: without a wait for the interpreter's lock in between.
+"""What workers do to their sockets beside threads that compute: without a wait for the interpreter's lock in between, or with one that is known.
 
 Python's own calls give the lock away and get it back, which takes as long as the other thread decodes. So the next request would be out, but its answer
-not be received before that one has nothing more to do: receiving and decoding would take turns.
+not be received before that one has nothing more to do: receiving and decoding would take turns. Whoever wants the lock gets it after 5 ms, unless its holder
+lets go before: `hand_over()` does so where somebody is known to want it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
 
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t length, int flags)
-    ssize_t send(int fd, const void* buffer, size_t length, int flags)
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
     int MSG_DONTWAIT, MSG_NOSIGNAL
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef extern from *:
+    """
+    static int gkafka_back = 0;
+    #define gkafka_is_back() __atomic_add_fetch(&gkafka_back, 1, __ATOMIC_RELAXED)
+    #define gkafka_goes_on() __atomic_sub_fetch(&gkafka_back, 1, __ATOMIC_RELAXED)
+    #define gkafka_wanted() __atomic_load_n(&gkafka_back, __ATOMIC_RELAXED)
+    """
+    int gkafka_is_back() nogil
+    int gkafka_goes_on() nogil
+    int gkafka_wanted() nogil
+
+cdef enum:
+    MOST_BUFFERS = 64
+    SMALL_REQUEST = 4096  # bytes: so many are in the kernel sooner than another thread has the interpreter's lock
+    MOST_YIELDS = 1000  # some 0.3 ms: a thread that is woken on another processor needs 0.05
+
+
+cdef class Call:
+    """waits: somebody was woken, and has not gone on yet."""
+
+    cdef public bint waits
+
+
+def hand_over(Call call not None):
+    """Let go of the interpreter's lock until who was called, and who is back from a system call of this module, has had it; a moment at most."""
+    cdef int n = 0
+    if not (call.waits or gkafka_wanted()):
+        return
+    with nogil:
+        while (call.waits or gkafka_wanted()) and n < MOST_YIELDS:
+            sched_yield()
+            n += 1
 
 
 cdef inline int64_t _now_ns() noexcept nogil:
@@ -64,6 +110,8 @@ def receive_frame(int fd, stage, buffer, double seconds):
                         got += more
                         if _now_ns() >= until:
                             break
+            gkafka_is_back()
+        gkafka_goes_on()
     finally:
         PyBuffer_Release(&rest)
         PyBuffer_Release(&first)
@@ -72,15 +120,38 @@ def receive_frame(int fd, stage, buffer, double seconds):
     return staged, got
 
 
-def send_now(int fd, data):
-    """What the kernel takes of a few bytes at once, with the lock held: how many. Raises OSError, BlockingIOError for none."""
-    cdef Py_buffer view
+def send_now(int fd, list buffers, Py_ssize_t size):
+    """What the kernel takes of these buffers at once: how many bytes; size: all of theirs. A few are handed over with the lock held. Raises OSError,
+    BlockingIOError for none.
+    """
+    cdef Py_buffer views[MOST_BUFFERS]
+    cdef iovec pieces[MOST_BUFFERS]
+    cdef msghdr message
+    cdef int count = 0, error = 0, n
     cdef ssize_t sent
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    memset(&message, 0, sizeof(message))
     try:
-        sent = send(fd, view.buf, view.len, MSG_DONTWAIT | MSG_NOSIGNAL)
-        if sent < 0:
-            raise OSError(errno, os.strerror(errno))
-        return sent
+        for data in buffers:
+            if count == MOST_BUFFERS:
+                break
+            PyObject_GetBuffer(data, &views[count], PyBUF_SIMPLE)
+            pieces[count].iov_base = views[count].buf
+            pieces[count].iov_len = views[count].len
+            count += 1
+        message.msg_iov = pieces
+        message.msg_iovlen = count
+        if size <= SMALL_REQUEST:
+            sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+            error = errno
+        else:
+            with nogil:
+                sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+                error = errno
+                gkafka_is_back()
+            gkafka_goes_on()
     finally:
-        PyBuffer_Release(&view)
+        for n in range(count):
+            PyBuffer_Release(&views[n])
+    if sent < 0:
+        raise OSError(error, os.strerror(error))
+    return sent

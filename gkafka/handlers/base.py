@@ -359,6 +359,12 @@ class Handler(OfOneProcess, abc.ABC):
     def check_may_wait(self) -> None:
         """Raises ReentrantCallError where the caller cannot wait at all. Nowhere, unless the handler says otherwise."""
 
+    def hand_over(self, call: p.Call) -> None:
+        """Where much was done and nothing waits: let a worker go on that was woken, or is back from the system, and now waits for the interpreter's lock.
+        Nothing to do without threads."""
+
+    Call: ClassVar[type[p.Call]] = p.Call
+
     # network
     @abc.abstractmethod
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:

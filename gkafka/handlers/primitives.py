@@ -10,10 +10,19 @@ from typing import Any, Protocol
 from gkafka.exceptions import KafkaTimeoutError
 from gkafka.logs import get_logger
 
-__all__ = ["SLICE_S", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
+__all__ = ["SLICE_S", "Call", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
 
 log = get_logger(__name__)
 SLICE_S = 2.0  # longest single sleep of any wait: after it the deadline, the pid and the closing of a stream are looked at
+
+
+class Call:
+    """waits: somebody was woken, and has not gone on yet."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self) -> None:
+        self.waits = False
 
 
 class Event(Protocol):

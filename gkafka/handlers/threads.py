@@ -34,16 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadingHandler"]
 
-# Compiled; without them a frame is received as it comes, and sent as Python sends.
-receive_frame: Callable[[int, memoryview, bytearray, float], tuple[int, int]] | None = None
-send_now: Callable[[int, Buffer], int] | None = None
+# Compiled; without them a frame is received as it comes, and sent as Python sends, and the interpreter's lock is handed over when its time is over.
+_syscalls: Any = None
 if os.environ.get("GKAFKA_IMPL") != "python":
     with contextlib.suppress(ImportError):
-        from gkafka.handlers._syscalls import receive_frame, send_now
+        from gkafka.handlers import _syscalls
 
 T = TypeVar("T")
 SMALL_ANSWER = 4096  # bytes
-SMALL_REQUEST = 4096  # bytes: so many are in the kernel sooner than another thread has the interpreter's lock
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)  # without it (Windows) sockets are non-blocking
 KERNEL_WAIT_S = 0.98
 """So long recv() itself waits for bytes: a poll() before it would be a second wait for the interpreter's lock, at the worst moment."""
@@ -247,12 +245,12 @@ class ThreadStream(Stream):
             self._read_no_more()
 
     def recv_frame(self, stage: memoryview, buffer: bytearray, deadline: float) -> tuple[int, int]:
-        if receive_frame is None or not self._kernel_waits or deadline - time.monotonic() < KERNEL_WAIT_S:
+        if _syscalls is None or not self._kernel_waits or deadline - time.monotonic() < KERNEL_WAIT_S:
             return self.recv_into(stage, deadline), 0
         self._enter()
         try:
             self._read_here()
-            staged, got = receive_frame(self._fd, stage, buffer, KERNEL_WAIT_S)
+            staged, got = _syscalls.receive_frame(self._fd, stage, buffer, KERNEL_WAIT_S)
             if self._closing and staged <= 0:
                 raise self._closed_here()
             self._drained = staged < SMALL_ANSWER or got > 0
@@ -289,8 +287,8 @@ class ThreadStream(Stream):
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         self._enter()
         try:
-            if send_now is not None and self._kernel_waits and sum(map(len, buffers)) <= SMALL_REQUEST:
-                return send_now(self._fd, buffers[0] if len(buffers) == 1 else b"".join(buffers))
+            if _syscalls is not None and self._kernel_waits:
+                return int(_syscalls.send_now(self._fd, list(buffers), sum(map(len, buffers))))
             return sockets.send_once(self._sock, buffers, DONT_WAIT)
         except BlockingIOError:
             return 0
@@ -410,6 +408,7 @@ class ThreadingHandler(Handler):
     QueueEmptyError = queue.Empty
     QueueFullError = queue.Full
     Queue: ClassVar[type[Any]] = queue.Queue
+    Call: ClassVar[type[p.Call]] = p.Call if _syscalls is None else _syscalls.Call
     looks_for_hub = False
     """Chosen by handler="auto" where no greenlet ran: the first call of one that does is told so."""
 
@@ -514,6 +513,10 @@ class ThreadingHandler(Handler):
 
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
+
+    def hand_over(self, call: p.Call) -> None:
+        if _syscalls is not None:
+            _syscalls.hand_over(call)
 
     # network
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:
