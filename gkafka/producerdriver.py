@@ -35,11 +35,13 @@ from gkafka.exceptions import (
 from gkafka.failures import Failures
 from gkafka.logs import get_logger
 from gkafka.net.channel import CutShort
-from gkafka.starter import Starter
+from gkafka.starter import Starter, weakly
 from gkafka.wire.produce import ProduceRequest, holds_zstd, oldest_holding, only_batches, record_format
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.handlers import Handler
+    from gkafka.handlers.primitives import Event
     from gkafka.net.channel import Channel
     from gkafka.net.outbox import OnDone
     from gkafka.records import Appender, Batch
@@ -144,9 +146,12 @@ class ProducerDriver:
         self._flying_bytes = 0
         self._answered_at = 0.0
         self.torn: BaseException | None = None
-        self._wake = self._handler.Event()
-        self._call = self._handler.Call()
+        self._alarm = self._handler.alarm()  # with which the worker reads its connections itself
+        self._wake: Event = self._alarm or self._handler.Event()
+        self._taken: dict[int, Channel] = {}  # those, by their descriptors
+        self._taker = None if self._alarm is None else weakly(self._take, False)
         self._sleeps_until = AWAKE
+        self._looks_at = 0.0
         self._worker: Any = None
         self._starter = Starter(self._handler)
         self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
@@ -200,12 +205,40 @@ class ProducerDriver:
     def wake(self, due: float = 0.0) -> None:
         """There is something to do at that time, which the worker does not know of."""
         if due < self._sleeps_until:
-            self._call.waits = self._sleeps_until is not AWAKE
             self._wake.set()
 
     def hand_over(self) -> None:
         """From who has filled a batch: let those go on who send it, and who take in answers."""
-        self._handler.hand_over(self._call)
+        if self._alarm is not None:
+            self._handler.hand_over(self._alarm)
+
+    def _take(self, channel: Channel, fd: int) -> bool:
+        """From a connection that has opened: it is read by the worker here, as long as there is one."""
+        if self._alarm is None or self.closed:
+            return False
+        self._taken[fd], self._looks_at = channel, 0.0
+        self._alarm.watch(fd)
+        self._wake.set()  # something may have come already
+        return True
+
+    def _read(self) -> None:
+        """On the worker: what has come on its connections."""
+        for fd in self._alarm.ready if self._alarm is not None else ():
+            channel = self._taken.get(fd)
+            if channel is not None:
+                channel.take_in()
+
+    def _look(self, now: float) -> float:
+        """On the worker: what else is due on its connections. Returns when to look again."""
+        if now >= self._looks_at and self._taken:
+            self._looks_at = now + TICK_S
+            for fd, channel in list(self._taken.items()):
+                if channel.closed:
+                    self._taken.pop(fd, None)
+                else:
+                    channel.take_in()
+                    self._looks_at = min(self._looks_at, channel.look())
+        return self._looks_at if self._taken else AWAKE
 
     def hurry_batch(self, batch: Batch) -> None:
         """Somebody waits for it: it lingers no more, if it is open."""
@@ -344,7 +377,7 @@ class ProducerDriver:
         broker = self._cluster.broker_by_id(leader[0]) if leader is not None else None
         if broker is not None and broker.ready_at <= self._handler.monotonic():
             with contextlib.suppress(KafkaException):  # whoever sends the batch meets it again
-                broker.channel(PRODUCE)
+                broker.channel(PRODUCE, self._taker)
 
     def _ready_at(self, broker_id: int) -> float:
         broker = self._cluster.broker_by_id(broker_id)
@@ -357,7 +390,7 @@ class ProducerDriver:
             self._answered(outgoing, LeaderNotFoundError(f"broker {outgoing.broker_id} is not in the metadata any more"))
             return
         try:
-            channel = broker.channel(PRODUCE)
+            channel = broker.channel(PRODUCE, self._taker)
             version = self._produce_version(channel, broker)
         except ForkedClientError:
             raise
@@ -391,6 +424,7 @@ class ProducerDriver:
         size = sum(batch.size for batch in outgoing.batches)
         flying = Flying(outgoing, channel, on_done, size, self._handler.monotonic() + timeout_s + LOST_S)
         self._flying.append(flying)
+        self._looks_at = min(self._looks_at, flying.until - LOST_S)
         self._flying_bytes += flying.size
         channel.send(
             request,
@@ -404,9 +438,7 @@ class ProducerDriver:
         """What is late and still waits for its connection goes no more, and so is certainly not written. All that waits beside it is taken back, to
         be sent again: it may share the request, and what comes after it has the next numbers.
         """
-        late = {
-            id(channel) for outgoing, channel, _, _ in self._flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)
-        }
+        late = {id(channel) for outgoing, channel, *_ in self._flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)}
         for outgoing, channel, on_done, *_ in list(self._flying):
             error = channel.withdraw(on_done) if id(channel) in late else None
             if error is not None:
@@ -763,11 +795,20 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
     """The producer's worker. Ends with its producer."""
     if (driver := ref()) is None or not _claimed(driver):
         return
-    handler = driver._handler
+    taken = driver._taken
+    try:
+        _work_on(ref, driver._handler)
+    finally:
+        for channel in list(taken.values()):  # other producers may use it
+            channel.read_on()
+        taken.clear()
+
+
+def _work_on(ref: weakref.ref[ProducerDriver], handler: Handler) -> None:
     while (driver := ref()) is not None:
         driver._wake.clear()  # before looking: whoever leaves a note, or closes, sets it after
         driver._sleeps_until = AWAKE
-        driver._call.waits = False
+        driver._read()
         handler.check_fork()
         if driver.torn is not None or driver.lost(handler.monotonic()):
             driver.restart()
@@ -775,6 +816,7 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
         if driver.closed and not driver.owes:
             return
         now = handler.monotonic()
+        deadline = min(deadline, driver._look(now))
         wake = driver._wake
         driver._sleeps_until = min(deadline, handler.looks_at(now, TICK_S if driver.accumulator.unsettled else driver.idle_s))
         left = driver._sleeps_until - now

@@ -7,8 +7,8 @@ lets go before: `hand_over()` does so where somebody is known to want it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint32_t
+from libc.errno cimport EAGAIN, EEXIST, EINTR, errno
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
@@ -28,6 +28,26 @@ cdef extern from "<sys/socket.h>" nogil:
         size_t msg_iovlen
 
 
+cdef extern from "<sys/epoll.h>" nogil:
+    union epoll_data_t:
+        int fd
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int polled, int operation, int fd, epoll_event* event)
+    int epoll_wait(int polled, epoll_event* events, int most, int timeout)
+    int EPOLLIN, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CLOEXEC
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int eventfd(unsigned int count, int flags)
+    int EFD_NONBLOCK, EFD_CLOEXEC
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t read(int fd, void* buffer, size_t length)
+    ssize_t write(int fd, const void* buffer, size_t length)
+    int close(int fd)
+
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
@@ -44,25 +64,117 @@ cdef extern from *:
 
 cdef enum:
     MOST_BUFFERS = 64
+    MOST_EVENTS = 64
+    MOST_MS = 1000000
     SMALL_REQUEST = 4096  # bytes: so many are in the kernel sooner than another thread has the interpreter's lock
     MOST_YIELDS = 1000  # some 0.3 ms: a thread that is woken on another processor needs 0.05
 
 
-cdef class Call:
-    """waits: somebody was woken, and has not gone on yet."""
+cdef class Alarm:
+    """What one thread sleeps on: an Event that is set by bytes for the connections it watches, too. ready: the descriptors of those that have something to
+    say, since the last wait.
 
-    cdef public bint waits
+    waits: it was set while its thread slept, and that has not gone on yet.
+    """
+
+    cdef int polled, told
+    cdef bint flag, sleeps, waits
+    cdef readonly list ready
+    cdef object __weakref__
+
+    def __cinit__(self):
+        cdef epoll_event event
+        self.polled = epoll_create1(EPOLL_CLOEXEC)
+        self.told = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        if self.polled < 0 or self.told < 0:
+            raise OSError(errno, os.strerror(errno))
+        event.events = EPOLLIN
+        event.data.fd = self.told
+        epoll_ctl(self.polled, EPOLL_CTL_ADD, self.told, &event)
+        self.ready = []
+
+    def __dealloc__(self):
+        if self.polled >= 0:
+            close(self.polled)
+        if self.told >= 0:
+            close(self.told)
+
+    def watch(self, int fd):
+        """Have bytes for that descriptor end its sleep. Raises OSError."""
+        cdef epoll_event event
+        event.events = EPOLLIN
+        event.data.fd = fd
+        if epoll_ctl(self.polled, EPOLL_CTL_ADD, fd, &event) < 0 and errno != EEXIST:
+            raise OSError(errno, os.strerror(errno))
+
+    def forget(self, int fd):
+        """Not any more. A descriptor that was closed is forgotten by itself."""
+        epoll_ctl(self.polled, EPOLL_CTL_DEL, fd, NULL)
+
+    def set(self):
+        cdef uint64_t one = 1
+        self.flag = True
+        if self.sleeps:
+            self.sleeps = False
+            self.waits = True
+            write(self.told, &one, sizeof(one))
+
+    def clear(self):
+        self.flag = False
+
+    def is_set(self):
+        return self.flag
+
+    def wait(self, timeout=None):
+        """Sleep until it is set or a watched descriptor has something to say; at most timeout seconds. Is it set?"""
+        cdef epoll_event events[MOST_EVENTS]
+        cdef uint64_t drained
+        cdef int n, count, most = -1
+        if self.flag:
+            count = epoll_wait(self.polled, events, MOST_EVENTS, 0)
+        else:
+            if timeout is not None:
+                most = <int> min(MOST_MS, max(0.0, timeout * 1000 + 0.999))
+            self.sleeps = True
+            with nogil:
+                count = epoll_wait(self.polled, events, MOST_EVENTS, most)
+                gkafka_is_back()
+            gkafka_goes_on()
+            self.sleeps = self.waits = False
+        self.ready = []
+        for n in range(count):
+            if events[n].data.fd == self.told:
+                read(self.told, &drained, sizeof(drained))
+            else:
+                self.ready.append(events[n].data.fd)
+        return self.flag
 
 
-def hand_over(Call call not None):
-    """Let go of the interpreter's lock until who was called, and who is back from a system call of this module, has had it; a moment at most."""
+def hand_over(Alarm alarm not None):
+    """Let go of the interpreter's lock until the thread of this alarm, if it was woken, and who is back from a system call of this module, has had it; a
+    moment at most.
+    """
     cdef int n = 0
-    if not (call.waits or gkafka_wanted()):
+    if not (alarm.waits or gkafka_wanted()):
         return
     with nogil:
-        while (call.waits or gkafka_wanted()) and n < MOST_YIELDS:
+        while (alarm.waits or gkafka_wanted()) and n < MOST_YIELDS:
             sched_yield()
             n += 1
+
+
+def receive_now(int fd, view):
+    """What has come of a connection, with the lock held: how many bytes, 0 at its end. Raises OSError, BlockingIOError for none."""
+    cdef Py_buffer there
+    cdef ssize_t received
+    PyObject_GetBuffer(view, &there, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        received = recv(fd, there.buf, there.len, MSG_DONTWAIT)
+        if received < 0:
+            raise OSError(errno, os.strerror(errno))
+        return received
+    finally:
+        PyBuffer_Release(&there)
 
 
 cdef inline int64_t _now_ns() noexcept nogil:

@@ -10,19 +10,10 @@ from typing import Any, Protocol
 from gkafka.exceptions import KafkaTimeoutError
 from gkafka.logs import get_logger
 
-__all__ = ["SLICE_S", "Call", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
+__all__ = ["SLICE_S", "Alarm", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
 
 log = get_logger(__name__)
 SLICE_S = 2.0  # longest single sleep of any wait: after it the deadline, the pid and the closing of a stream are looked at
-
-
-class Call:
-    """waits: somebody was woken, and has not gone on yet."""
-
-    __slots__ = ("waits",)
-
-    def __init__(self) -> None:
-        self.waits = False
 
 
 class Event(Protocol):
@@ -34,6 +25,16 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> bool:
         """True once the flag is set, False if `timeout` seconds passed first."""
         ...
+
+
+class Alarm(Event, Protocol):
+    """An Event of one worker, which is woken by bytes for the connections that it watches, too."""
+
+    ready: list[int]
+    """Descriptors of those that had something to say by the last wait."""
+
+    def watch(self, fd: int) -> None: ...
+    def forget(self, fd: int) -> None: ...
 
 
 class Lock(Protocol):

@@ -262,6 +262,26 @@ class ThreadStream(Stream):
         finally:
             self._read_no_more()
 
+    def receive_ready(self, view: memoryview) -> int | None:
+        if _syscalls is None or not self._kernel_waits:
+            return super().receive_ready(view)
+        self._enter()
+        try:
+            received = int(_syscalls.receive_now(self._fd, view))
+            self._drained = received < len(view)
+            return received
+        except BlockingIOError:
+            self._drained = True
+            return None
+        except OSError as exc:
+            raise self._error(exc) from exc
+        finally:
+            self._leave()
+
+    @property
+    def is_drained(self) -> bool:  # type: ignore[override]  # known here
+        return self._drained and self._kernel_waits
+
     def receive_now(self, view: memoryview | bytearray) -> int:
         self._enter()
         try:
@@ -408,7 +428,6 @@ class ThreadingHandler(Handler):
     QueueEmptyError = queue.Empty
     QueueFullError = queue.Full
     Queue: ClassVar[type[Any]] = queue.Queue
-    Call: ClassVar[type[p.Call]] = p.Call if _syscalls is None else _syscalls.Call
     looks_for_hub = False
     """Chosen by handler="auto" where no greenlet ran: the first call of one that does is told so."""
 
@@ -514,9 +533,14 @@ class ThreadingHandler(Handler):
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
 
-    def hand_over(self, call: p.Call) -> None:
-        if _syscalls is not None:
-            _syscalls.hand_over(call)
+    def alarm(self) -> p.Alarm | None:
+        waits_in_kernel = (
+            _syscalls is not None and self._selected is None and self._socket.__module__ == "socket" and sys.platform.startswith("linux")
+        )
+        return _syscalls.Alarm() if waits_in_kernel else None
+
+    def hand_over(self, alarm: p.Alarm) -> None:
+        _syscalls.hand_over(alarm)
 
     # network
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:
