@@ -35,7 +35,7 @@ from gkafka.exceptions import (
 from gkafka.failures import Failures
 from gkafka.logs import get_logger
 from gkafka.net.channel import CutShort
-from gkafka.starter import Starter, weakly
+from gkafka.starter import Starter, held_weakly, weakly
 from gkafka.wire.produce import ProduceRequest, holds_zstd, oldest_holding, only_batches, record_format
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class ProducerDriver:
     def _start_worker(self) -> None:
         if self._worker is None:
             self._handler.start()
-            self._worker = self._handler.spawn(_work, weakref.ref(self), _name="gkafka-producer", _on_failure=_died(weakref.ref(self)))
+            ref = held_weakly(self, self._wake)
+            self._worker = self._handler.spawn(_work, ref, _name="gkafka-producer", _on_failure=_died(ref))
 
     @property
     def started(self) -> bool:
@@ -231,7 +232,7 @@ class ProducerDriver:
     def _look(self, now: float) -> float:
         """On the worker: what else is due on its connections. Returns when to look again."""
         if now >= self._looks_at and self._taken:
-            self._looks_at = now + TICK_S
+            self._looks_at = now + (TICK_S if self._flying else self.idle_s)
             for fd, channel in list(self._taken.items()):
                 if channel.closed:
                     self._taken.pop(fd, None)
@@ -795,9 +796,10 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
     """The producer's worker. Ends with its producer."""
     if (driver := ref()) is None or not _claimed(driver):
         return
-    taken = driver._taken
+    taken, handler = driver._taken, driver._handler
+    del driver
     try:
-        _work_on(ref, driver._handler)
+        _work_on(ref, handler)
     finally:
         for channel in list(taken.values()):  # other producers may use it
             channel.read_on()

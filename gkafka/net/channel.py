@@ -826,7 +826,7 @@ class Channel:
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
-        until = min(self._handler.looks_at(now, self._looks.wait_s), self._expire_backlog(now))
+        until = min(inf if self._taken else self._handler.looks_at(now, self._looks.wait_s), self._expire_backlog(now))
         if self._session is not None:
             until = self._look_at_session(self._session, now, until)
         self._looks.at = until if deadline is None else min(deadline, until)
