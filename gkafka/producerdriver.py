@@ -307,15 +307,8 @@ class ProducerDriver:
         self.sender.pressed = self.memory.contended
 
     # -- driving -------------------------------------------------------------------------------------------------------------
-    def _drive(self) -> float:
-        """On the worker: do what the machine wants. Returns when to drive again at the latest."""
-        began = self._handler.monotonic()
-        deadline = self._drive_once(began)
-        took = self._handler.monotonic() - began
-        self.sender.rest_until(began + took * (1 + GROWTH))
-        return deadline
-
-    def _drive_once(self, now: float) -> float:
+    def _drive(self, now: float) -> float:
+        """On the worker: do what the machine wants. Returns when the cluster or a transaction has something due."""
         metadata, sender, alone = self._cluster.metadata, self.sender, None
         due = metadata.due(now)
         with self.lock:
@@ -330,13 +323,13 @@ class ProducerDriver:
                 plan = sender.poll(now, self._ready_at)
         if alone is not None:
             self._send(alone)
-            return min(due, now + self._config.delivery_timeout_ms / 1000)
+            return due
         self.finish()
         if plan.want_metadata:
             if plan.unknown:
                 self._cluster.ask_for(plan.unknown, now)
             metadata.invalidate()
-        due = self._cluster.poll() if plan.want_metadata or metadata.due(now) <= now else plan.deadline
+        due = self._cluster.poll() if plan.want_metadata or metadata.due(now) <= now else AWAKE
         if plan.ask_producer_id:
             self._ask_producer_id()
         for outgoing in plan.requests:  # in this order
@@ -344,7 +337,7 @@ class ProducerDriver:
             self._handler.checkpoint()
         if self.transactions is not None:
             due = min(due, self.transactions.drive(now))
-        return min(plan.deadline, due)
+        return due
 
     def lost(self, now: float) -> bool:
         """Is there a request that its connection has forgotten?"""
@@ -738,7 +731,8 @@ class ProducerDriver:
             self._handler.sleep(PACE_S)
 
     def _is_ahead(self) -> bool:
-        held = self._appender.buffer_bytes - self._appender.own_available
+        growing = len(self.accumulator.open) * self._appender.initial_bytes  # which wait for nobody
+        held = self._appender.buffer_bytes - self._appender.own_available - growing
         if held <= BACKLOG_BYTES:
             return False
         return bool(held - self._flying_bytes > max(BACKLOG_BYTES, self._flying_bytes))
@@ -810,15 +804,19 @@ def _work_on(ref: weakref.ref[ProducerDriver], handler: Handler) -> None:
     while (driver := ref()) is not None:
         driver._wake.clear()  # before looking: whoever leaves a note, or closes, sets it after
         driver._sleeps_until = AWAKE
+        woke = handler.monotonic()
         driver._read()
         handler.check_fork()
         if driver.torn is not None or driver.lost(handler.monotonic()):
             driver.restart()
-        deadline = driver._drive()
+        deadline = driver._drive(handler.monotonic())
         if driver.closed and not driver.owes:
             return
+        deadline = min(deadline, driver._look(woke))
         now = handler.monotonic()
-        deadline = min(deadline, driver._look(now))
+        driver.sender.rest(now, (now - woke) * GROWTH)
+        with driver.lock:
+            deadline = min(deadline, driver.sender.next_due(now, driver._ready_at))
         wake = driver._wake
         driver._sleeps_until = min(deadline, handler.looks_at(now, TICK_S if driver.accumulator.unsettled else driver.idle_s))
         left = driver._sleeps_until - now

@@ -168,9 +168,9 @@ class Sender:
         """Let nothing of a partition out unless gate(partition) says so; it is asked again at each poll."""
         self._schedule.gate = gate
 
-    def rest_until(self, when: float) -> None:
-        """Take no batch before that for its age alone: sending takes its share of time, and batches grow meanwhile."""
-        self._schedule.rests_until = when
+    def rest(self, now: float, seconds: float) -> None:
+        """Take no batch for its age alone for so long, behind earlier rests: sending has its share of the time, and batches grow meanwhile."""
+        self._schedule.rests_until = max(self._schedule.rests_until, now) + seconds
 
     # -- what to send --------------------------------------------------------------------------------------------------
     def poll(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Poll:
@@ -688,6 +688,10 @@ class Sender:
         if self._metadata.leader(batch.topic, batch.partition) is None:
             return "the partition had no known leader"
         return "its broker took no request"
+
+    def next_due(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> float:
+        """When to poll again at the latest, if nothing else happens."""
+        return min([self._deadline(now), *(at for broker_id in self._schedule.ready if (at := ready_at(broker_id)) > now)])
 
     def _deadline(self, now: float) -> float:
         """When something becomes due by time alone."""
