@@ -102,7 +102,7 @@ def test_a_producer_whose_worker_is_interrupted_at_any_line_delivers_everything_
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun
 ) -> None:
     cluster: MockCluster = make_cluster(topics={"t": PARTITIONS})
-    shoot_at(ProducerDriver, "_drive_once", gun, Random(seed), monkeypatch)
+    shoot_at(ProducerDriver, "_drive", gun, Random(seed), monkeypatch)
     live_under_fire(cluster, gun)
 
 
