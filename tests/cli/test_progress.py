@@ -76,6 +76,7 @@ def test_records_on_the_terminal_stand_on_lines_of_their_own(cluster: MockCluste
         terminal.wait_for("kafka-tools consume: 1 record printed, ")
         write(cluster, 1)
         told = terminal.wait_for("record 0\n", times=2)
+        terminal.wait_for("kafka-tools consume: 2 records printed, ")  # it is counted a moment after it is there
         terminal.press("\x03")
         code, end = terminal.end()
     assert code == 0

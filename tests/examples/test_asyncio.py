@@ -219,7 +219,8 @@ def test_a_consumer_that_is_cancelled_commits_nothing_of_the_batch_that_it_was_a
 
     asyncio.run(main())
     committed = cluster.committed("billing").get(("orders", 0))
-    assert committed is None or committed.offset == 2, "what was finished is committed every few seconds"
+    # What was finished is committed every few seconds; before that, where it began.
+    assert committed is None or committed.offset in (0, 2)
 
 
 def test_kafka_pythons_consumer_polls_in_a_thread(cluster: MockCluster) -> None:
