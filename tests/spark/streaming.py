@@ -91,9 +91,7 @@ class Query:
         return [row["value"] for batch in self.rows for row in batch]
 
     def _begin(self) -> ReadLimit:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-        )  # which Spark 4.0 and 4.1 lack: what begins there is told by Spark itself
+        from pyspark.sql.streaming.datasource import ReadAllAvailable  # not there before Spark 4.2
 
         if not self._begun and self.available_now:
             self.reader.prepareForTriggerAvailableNow()
