@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 COLUMNS = {
     "key": (pa.binary(), b"k" * 16),
@@ -21,11 +22,11 @@ COLUMNS = {
     "timestampType": (pa.int32(), 0),
 }
 ROWS = 10_000
-"""Of the batch."""
+"""Of the batch, or fewer where a task has fewer."""
 
 
 class ToySource(DataSource):
-    """Options: rows, a multiple of 10,000 for each task; tasks (2)."""
+    """Options: rows, a multiple of 10,000 for each task, or less than that; tasks (2). A stream has so many rows in each of its `batches`."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,6 +38,9 @@ class ToySource(DataSource):
     def reader(self, schema: Any) -> DataSourceReader:
         return ToyReader(int(self.options["rows"]), int(self.options.get("tasks", 2)))
 
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return ToyStreamReader(int(self.options["rows"]), int(self.options.get("tasks", 2)), int(self.options["batches"]))
+
 
 class ToyReader(DataSourceReader):
     def __init__(self, rows: int, tasks: int) -> None:
@@ -46,16 +50,47 @@ class ToyReader(DataSourceReader):
         return [InputPartition(n) for n in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        arrays = [_repeated(kind, value) for kind, value in COLUMNS.values()]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()]))
-        for _ in range(self._rows // ROWS // self._tasks):
-            yield batch
+        return _rows(self._rows // self._tasks)
 
 
-def _repeated(kind: Any, value: Any) -> Any:
+class ToyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Its offset is how many batches there were."""
+
+    def __init__(self, rows: int, tasks: int, batches: int) -> None:
+        self._rows, self._tasks, self._batches = rows, tasks, batches
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._rows)
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"batches": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return {"batches": min(self._batches, start["batches"] + 1)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(n) for n in range(self._tasks)] if end != start else []
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return _rows(self._rows // self._tasks if partition is not None else 0)
+
+
+def _rows(count: int) -> Iterator[pa.RecordBatch]:
+    """As batches of at most 10,000 rows."""
+    rows = min(count, ROWS)
+    arrays = [_repeated(kind, value, rows) for kind, value in COLUMNS.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()]))
+    for _ in range(count // rows if rows else 0):
+        yield batch
+
+
+def _repeated(kind: Any, value: Any, rows: int) -> Any:
     """Of buffers: pyarrow's scalars import pandas where it is installed."""
     if isinstance(value, int):
-        return pa.Array.from_buffers(kind, ROWS, [None, pa.py_buffer(bytes(ROWS * kind.bit_width // 8))])
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(bytes(rows * kind.bit_width // 8))])
     data = value.encode() if isinstance(value, str) else value
-    ends = b"".join((n * len(data)).to_bytes(4, "little") for n in range(ROWS + 1))
-    return pa.Array.from_buffers(kind, ROWS, [None, pa.py_buffer(ends), pa.py_buffer(data * ROWS)])
+    ends = b"".join((n * len(data)).to_bytes(4, "little") for n in range(rows + 1))
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)])

@@ -166,8 +166,10 @@ class Driver:
         while len(received) >= 4 and len(received) >= 4 + (size := _size.unpack_from(received)[0]):
             frame = bytes(received[4 : 4 + size])
             del received[: 4 + size]
-            ask, version, _, _ = self._flying.pop(_size.unpack_from(frame)[0])
-            self.group.on_answer(ask, decode_response(ask.request.API, version, frame)[1], None, clock.soon(0))
+            asked = self._flying.pop(_size.unpack_from(frame)[0], None)
+            if asked is not None:  # else its time was over, and the group was told so
+                ask, version, _, _ = asked
+                self.group.on_answer(ask, decode_response(ask.request.API, version, frame)[1], None, clock.soon(0))
 
     def _lost(self, sock: socket.socket) -> None:
         self._selector.unregister(sock)

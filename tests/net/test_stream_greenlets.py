@@ -66,7 +66,10 @@ def test_fast_peers_do_not_keep_the_hub_from_its_timers(handler: GEventHandler, 
         ticker.join()
         for stream in streams:
             stream.close()
-    assert max(worked.values()) <= 20 * 0.0003 + BUDGET_S + 0.0005, "a read for each whose socket is ready, and the budget"
+    most = 20 * 0.0003 + 2 * (BUDGET_S + 0.0003)
+    assert max(worked.values()) <= most, (
+        "a read for each whose socket is ready, and the budget; once more for those who were passed over before"
+    )
     assert len(ticks) >= len(worked) - 2, "timers have their turn in each turn of the loop"
     assert min(counts) > 0
 

@@ -44,8 +44,9 @@ def test_two_threads_lose_no_client_and_share_none(monkeypatch: pytest.MonkeyPat
     times = iter(range(1 << 60))
 
     def new(*_: Any) -> Any:
-        made.append(Client(lambda: next(times) * age))
-        return made[-1]
+        client = Client(lambda: next(times) * age)
+        made.append(client)
+        return client
 
     def work() -> None:
         try:
