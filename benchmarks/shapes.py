@@ -410,6 +410,7 @@ SHAPES: dict[str, Shape] = {
     "send-parts12": beside(sending(spread("t12", 12))),
     "send-parts100": beside(sending(spread("t1000", 100))),
     "send-parts1000": beside(sending(spread("t1000", 1000)), 0.5),
+    "send-parts100-lingering": beside(sending(spread("t1000", 100), linger_ms=500, batch_bytes=32768)),
     # with an option, or with another type
     "send-bytearray": beside(sending(record(bytearray(VALUE))), plays=PLAIN),
     "send-memoryview": beside(sending(record(memoryview(VALUE))), plays=PLAIN),
@@ -436,6 +437,7 @@ SHAPES: dict[str, Shape] = {
     "pykafka-reports": skin("pykafka", sending(record(key=None), delivery_reports=True), sending(record(key=None), on_delivery=ignored)),
     # each record is waited for
     "wait-1": beside(waiting(1), 0.7),
+    "wait-8": beside(waiting(8), 0.8),
     # reading: how many records a call, what is done with them, how they lie in batches and partitions
     "read-one": beside(READ_ONE),
     "read-iter": beside(READ_ITER),

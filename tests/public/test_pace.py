@@ -26,7 +26,8 @@ def count_rests(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return rests
 
 
-def test_while_the_brokers_answer_memory_follows_what_they_take(connect: Any, make_cluster: Any) -> None:
+def test_while_the_brokers_answer_memory_follows_what_they_take(connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gkafka.producerdriver.ANSWERING_S", 3600.0)  # they do, also where this process stands still for a moment
     cluster = make_cluster()
     cluster.on("Produce", Delay(0.01), times=None)
     with connect(cluster).get_producer(**OPTIONS) as producer:
