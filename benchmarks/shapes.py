@@ -4,8 +4,8 @@
     python benchmarks/shapes.py --markdown FILE ...     (the table of docs/performance.md, of what --json has written)
 
 Each measurement runs in a process of its own, on the stub broker, which is as fast as the wire; the two sides of a shape take turns. A shape is named in full,
-or by its beginning with a "*" behind it. What confluent-kafka has nothing for, and what a skin adds, is measured beside plain gkafka. A shape that
-ends in "+g" runs with gevent's patches, beside confluent-kafka on threads. Records have 100 bytes where the name does not say otherwise.
+or by its beginning with a "*" behind it. What confluent-kafka has nothing for, and what a skin adds, is measured beside plain gkafka. Any shape
+with "+g" behind it ("send-plain+g", "send*+g") runs with gevent's patches, beside confluent-kafka on threads. Records have 100 bytes where the name does not say otherwise.
 
 Prints both rates (medians, per second) and their ratio, and names what is below its gate. Exit status: 1 if --gate is given and a shape is below.
 """
@@ -506,7 +506,7 @@ def measured(name: str, side: str, bootstrap: str) -> float:
 
 
 def measure(name: str, side: str, bootstrap: str) -> None:
-    shape = SHAPES[name]
+    shape = shape_of(name)
     client, play = shape.ours if side == "ours" else shape.peer
     gevent = name.endswith("+g") and client != "confluent"
     if gevent:
@@ -521,11 +521,18 @@ def chosen(names: Sequence[str]) -> list[str]:
     """Raises SystemExit for a name that is none."""
     found = []
     for name in names or list(SHAPES):
-        fitting = [each for each in SHAPES if each == name or (name.endswith("*") and each.startswith(name[:-1]))]
+        plain = name.removesuffix("+g") if name not in SHAPES else name
+        fitting = [each for each in SHAPES if each == plain or (plain.endswith("*") and each.startswith(plain[:-1]))]
+        if plain != name:
+            fitting = [f"{each}+g" for each in fitting if not each.endswith("+g")]
         if not fitting:
             raise SystemExit(f"{name}: no such shape; --list names them")
         found += [each for each in fitting if each not in found]
     return found
+
+
+def shape_of(name: str) -> Shape:
+    return SHAPES[name] if name in SHAPES else SHAPES[name.removesuffix("+g")]
 
 
 def run(names: Sequence[str], rounds: int) -> list[dict[str, Any]]:
@@ -535,16 +542,23 @@ def run(names: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     rows = []
     print(f"{'shape':24} {'gkafka, /s':>12} {'peer, /s':>12} {'ratio':>6} {'gate':>5}  peer")
     for name in names:
-        shape = SHAPES[name]
+        shape = shape_of(name)
         topic = getattr(shape.ours[1], "topic", None)
         rates: dict[str, list[float]] = {"peer": [], "ours": []}
-        with stub_broker() as bootstrap:  # a new one for each: it keeps what it gets, 8 GB of a partition at most
-            for each, partitions in {**EMPTY, **({topic: FILLS[topic][0]} if topic else {})}.items():
-                create(bootstrap, each, partitions)
-            fill(bootstrap, [topic] if topic else [])
+        if topic:
+            with stub_broker() as bootstrap:
+                create(bootstrap, topic, FILLS[topic][0])
+                fill(bootstrap, [topic])
+                for _ in range(rounds):
+                    for side, values in rates.items():
+                        values.append(measured(name, side, bootstrap))
+        else:
             for _ in range(rounds):
                 for side, values in rates.items():
-                    values.append(measured(name, side, bootstrap))
+                    with stub_broker() as bootstrap:  # a new one for each: it keeps what it gets, 8 GB of a partition at most
+                        for each, partitions in EMPTY.items():
+                            create(bootstrap, each, partitions)
+                        values.append(measured(name, side, bootstrap))
         ours, peer = statistics.median(rates["ours"]), statistics.median(rates["peer"])
         row = {"shape": name, "ours": ours, "peer": peer, "ratio": ours / peer, "gate": shape.gate, "beside": shape.peer[0]}
         rows.append(row)
