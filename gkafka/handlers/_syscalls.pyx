@@ -102,10 +102,13 @@ cdef class Alarm:
         self.polled, self.told = polled, told
 
     def __dealloc__(self):
-        self.close()
+        self.end()
 
-    cpdef close(self):
+    def close(self):
         """Its thread ends: nothing is watched any more, and its descriptors are closed."""
+        self.end()
+
+    cdef void end(self) noexcept:
         if self.polled >= 0:
             close(self.polled)
             close(self.told)
