@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 COLUMNS = {
     "key": (pa.binary(), b"k" * 16),
@@ -39,6 +38,8 @@ class ToySource(DataSource):
         return ToyReader(int(self.options["rows"]), int(self.options.get("tasks", 2)))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        from benchmarks.toy_stream import ToyStreamReader  # what it imports is no part of a batch
+
         return ToyStreamReader(int(self.options["rows"]), int(self.options.get("tasks", 2)), int(self.options["batches"]))
 
 
@@ -50,35 +51,10 @@ class ToyReader(DataSourceReader):
         return [InputPartition(n) for n in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(self._rows // self._tasks)
+        return rows_of(self._rows // self._tasks)
 
 
-class ToyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its offset is how many batches there were."""
-
-    def __init__(self, rows: int, tasks: int, batches: int) -> None:
-        self._rows, self._tasks, self._batches = rows, tasks, batches
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        pass
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._rows)
-
-    def initialOffset(self) -> dict[str, int]:
-        return {"batches": 0}
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        return {"batches": min(self._batches, start["batches"] + 1)}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [InputPartition(n) for n in range(self._tasks)] if end != start else []
-
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        return _rows(self._rows // self._tasks if partition is not None else 0)
-
-
-def _rows(count: int) -> Iterator[pa.RecordBatch]:
+def rows_of(count: int) -> Iterator[pa.RecordBatch]:
     """As batches of at most 10,000 rows."""
     rows = min(count, ROWS)
     arrays = [_repeated(kind, value, rows) for kind, value in COLUMNS.values()]
