@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from gkafka.net import buffers
 from gkafka.net.buffers import FIRST_CLAIM, LARGEST_POOLED, SMALL, STAGE, BufferPool, FrameReader
+from tests.kit.memory import traced
 
 pooling = pytest.mark.skipif(buffers.IDLE < 0, reason="this interpreter does not count references: nothing is pooled")
 
@@ -183,11 +183,7 @@ def test_a_claim_takes_memory_for_what_arrives_not_for_what_it_says() -> None:
     """G17: 2 GiB are claimed, 3 MB come."""
     data = struct.pack(">i", 0x7FFFFFFF) + body(3_000_000)[:3_000_000]
     cut = FrameReader(source(data, lambda: 65536), size_of, pool())
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         with pytest.raises(EOFError):
             cut.read()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 12 << 20
+        assert peak() < 12 << 20

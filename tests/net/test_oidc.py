@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 import traceback
-import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
@@ -27,6 +26,7 @@ from gkafka.oauthoptions import form_fields, token_endpoint
 from gkafka.sasloptions import check_sasl
 from gkafka.testing import MockCluster, Sasl
 from tests.kit.clock import now, soon
+from tests.kit.memory import traced
 from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
 from tests.net.proxies import FakeProxy, running
@@ -218,13 +218,10 @@ def test_an_answer_that_gives_no_token_is_told(
 def test_a_length_that_an_endpoint_claims_takes_no_memory(handler: Handler, certs: Certificates, issuer: Issuer, answer: bytes) -> None:
     """It was an OverflowError, a MemoryError, or that much of memory."""
     issuer.answer = answer
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         with pytest.raises(TokenEndpointError, match=f"token endpoint localhost:{issuer.port}: no answer that can be read: IncompleteRead"):
             ask(handler, endpoint(handler, issuer, certs))
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
+        assert peak() < 8 << 20
 
 
 @pytest.mark.parametrize(

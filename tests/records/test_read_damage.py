@@ -6,7 +6,6 @@ import gzip
 import random
 import struct
 import sys
-import tracemalloc
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -21,6 +20,7 @@ from gkafka.records import _pure, _pure_columns, compression
 from gkafka.records.compression import compress
 from tests.effort import seeds, tried
 from tests.kit.clock import PATIENCE_S, now
+from tests.kit.memory import traced
 from tests.records.handmade import CONTROL, GZIP, LOG_APPEND, batch, fix_crc, marker, message, record, values, varint, wrapper
 from tests.records.reading import columns, outcome, read, records
 
@@ -182,14 +182,12 @@ def test_lying_counts_take_no_memory(impl: ModuleType) -> None:
     liar[57:61] = b"\x7f\xff\xff\xff"
     headers = batch([varint(20) + b"\0\0\0\1\1" + varint(2**30) + bytes(10)], count=1)
     for data in (fix_crc(bytes(liar)), headers):
-        tracemalloc.start()
-        with pytest.raises(CorruptRecordError, match=r"2147483647 records in|headers in"):
-            records(impl, data).take(2**31)
-        with pytest.raises(CorruptRecordError):
-            impl.decode_columns(data, start_offset=0, headers=True)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 1 << 20
+        with traced() as peak:
+            with pytest.raises(CorruptRecordError, match=r"2147483647 records in|headers in"):
+                records(impl, data).take(2**31)
+            with pytest.raises(CorruptRecordError):
+                impl.decode_columns(data, start_offset=0, headers=True)
+            assert peak() < 1 << 20
 
 
 def test_a_fetch_of_many_bombs_is_decoded_piece_by_piece(impl: ModuleType) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 
@@ -26,6 +25,7 @@ from gkafka.wire.consumerprotocol import (
     read_subscription,
 )
 from tests.effort import quick_and_thorough
+from tests.kit.memory import traced
 from tests.wire.recorded import EMBEDDED, Embedded, embedded
 
 Value = ConsumerProtocolSubscription | ConsumerProtocolAssignment
@@ -103,14 +103,10 @@ def test_no_bytes_are_an_assignment_of_nothing() -> None:
 @every_recording
 def test_counts_that_lie_cost_no_memory(one: Embedded, lie: bytes) -> None:
     read(one, one.data)
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         for at in range(2, len(one.data) - 3):
             assert "'m-1'" in refusal(partial(read, one, one.data[:at] + lie + one.data[at + 4 :]))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1 << 20
+        assert peak() < 1 << 20
 
 
 @pytest.mark.parametrize("count", quick_and_thorough(2000, 20_000, 200_000))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import struct
-import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +39,7 @@ from gkafka.wire.primitives import Malformed, read_within
 from gkafka.wire.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from gkafka.wire.schema import Message, Struct
 from tests.effort import quick_and_thorough
+from tests.kit.memory import traced
 from tests.wire.recorded import EVERY_API, MESSAGES, Golden, golden
 
 every_message = pytest.mark.parametrize("cls", MESSAGES.values(), ids=lambda cls: cls.__name__)
@@ -135,14 +135,11 @@ def test_a_lie_about_any_length_costs_no_memory(cls: type[Message], most: int) -
         frame = one.frame[4:]
         refused_or_decoded(one, frame)  # compile the decoder first
         places = range(8 if one.is_request else 4, len(frame))
-        tracemalloc.start()
-        try:
+        with traced() as peak:
             for turn, at in enumerate(random.Random(7).sample(places, min(len(places), most))):
                 for lie in [LIES[(turn + more) % len(LIES)] for more in range(told)]:
                     refused_or_decoded(one, frame[:at] + lie + frame[at + len(lie) :])
-            assert tracemalloc.get_traced_memory()[1] < 2**20, str(one)
-        finally:
-            tracemalloc.stop()
+            assert peak() < 2**20, str(one)
 
 
 def _lying_count(api: Api, version: int, count: int) -> bytes:
@@ -243,12 +240,9 @@ def _uvarint(value: int) -> bytes:
 @pytest.mark.parametrize(("api", "version", "frame"), [pytest.param(*rest, id=name) for name, *rest in _greedy()])
 def test_the_fullest_frame_of_64_kib_takes_little_memory(api: Api, version: int, frame: bytes) -> None:
     decode_response(api, version, frame)
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         decode_response(api, version, frame)
-        assert tracemalloc.get_traced_memory()[1] <= 32 * len(frame)
-    finally:
-        tracemalloc.stop()
+        assert peak() <= 32 * len(frame)
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------
