@@ -241,8 +241,9 @@ class Broker(BrokerCalls):
         resting = self._handler.monotonic() < self._retry.not_before
         return error if resting and isinstance(error, AuthenticationError) else None
 
-    def channel(self, role: object) -> Channel:
-        """The connection for a kind of work, open or opening.
+    def channel(self, role: object, taker: Callable[[Channel, int], bool] | None = None) -> Channel:
+        """The connection for a kind of work, open or opening. taker: is offered one that is opened for this call, with its descriptor: whose worker reads it, if
+        he takes it (True).
 
         Raises ConnectionFailedError while the pause after a failure lasts; the AuthenticationError again if it was one.
         """
@@ -279,6 +280,7 @@ class Broker(BrokerCalls):
                 credentials=self._credentials,
                 openings=self._openings,
                 rank=Rank.KNOWN if any(other.opened for other in self._channels.values()) else self._rank,
+                taker=taker,
             )
             self._channels[role] = channel
         channel.start()

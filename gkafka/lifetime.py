@@ -99,7 +99,7 @@ def disown(driver: ProducerDriver, append_lock: Any) -> Counter[str]:
         reinit()  # a thread that does not exist here may hold it: that of the standard library is renewed as the library renews its own
     error = ForkedClientError("accepted before the fork: the parent process sends it, this one does not")
     counts: Counter[str] = Counter()
-    for batch in list(driver.accumulator.unsettled):
+    for batch in driver.unsettled():
         counts[batch.topic] += batch.count
         batch.fail(error, "maybe")
     return counts

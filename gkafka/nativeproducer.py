@@ -111,6 +111,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self.gave_up: Counter[str] = Counter()  # records, by topic, that had no outcome when close() had waited long enough
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
+        self._rolls = 0
         self._appender = records.Appender(
             self,
             batch_bytes=config.batch_bytes,
@@ -176,7 +177,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self.check_process()
         with self._slow_lock:
             self._roll(topic, partition)
-        self._driver.kick()
 
     def has_open_batch(self, topic: str, partition: int) -> bool:
         """Is there a batch that the partition's next record may still join?"""
@@ -229,17 +229,18 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         if not self._driver.started:
             self._driver.start()
         self._driver.keep_pace()
-        if self._driver.cooperative:
-            self._handler.checkpoint()  # here, and not behind it: who is killed in this wait has produced nothing
+        self._handler.checkpoint()  # here, and not behind it: who is killed in this wait has produced nothing
+        rolls = self._rolls
         try:
             delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
-            return delivery if delivery is not None else self._accept(topic, value, key, partition, timestamp, headers)
+            if delivery is None:
+                delivery = self._accept(topic, value, key, partition, timestamp, headers)
         except KafkaException as exc:
             self._refused(exc)
             raise
-        except BaseException:
-            self._driver.suspect()  # a signal handler's exception may have come between two steps that belong together
-            raise
+        if self._rolls != rolls:
+            self._driver.hand_over()
+        return delivery
 
     def _refused(self, error: KafkaException) -> None:
         """Put a skin's words into an error that is about to be raised."""
@@ -369,7 +370,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             lambda p: queue.length if (queue := queues.get((topic, p))) is not None else 0,
             self._chance,
         )
-        self._sticky[topic] = Sticky(partition, self._driver.accumulator.open.get((topic, partition)))
+        self._sticky[topic] = Sticky(partition, self._appender.open_batch(topic, partition))
         self._appender.set_sticky(topic, partition)
         return partition
 
@@ -386,7 +387,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     def _sticky_partition(self, topic: str, size: int) -> int:
         """The partition for a record without a key; another one if it would begin a batch where enough was produced."""
         sticky = self._sticky[topic]
-        if (topic, sticky.partition) in self._driver.accumulator.open or not sticky.is_spent(size, self._appender.limit(topic)):
+        if self._appender.is_open(topic, sticky.partition) or not sticky.is_spent(size, self._appender.limit(topic)):
             return sticky.partition
         return self._move_sticky(topic)
 
@@ -430,12 +431,12 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             try:
                 if there:
                     self._roll(topic, partition)
-                if target is None and (other := self._sticky_partition(topic, size)) != partition:
-                    partition = other
-                    delivery = self._put(topic, partition, value, key, timestamp, headers)
-                    if delivery is not None:
-                        return delivery
-                    self._roll(topic, partition)
+                    if target is None and (other := self._sticky_partition(topic, size)) != partition:
+                        partition = other
+                        delivery = self._put(topic, partition, value, key, timestamp, headers)
+                        if delivery is not None:
+                            return delivery
+                        self._roll(topic, partition)
                 return self._open(topic, partition, value, key, timestamp, headers, size, beyond)
             except BufferFull:
                 return None
@@ -448,43 +449,27 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         """Take the full batch away from the appender: the driver sends it."""
         if not self._codec:
             self._appender.sum_up(topic, partition)
-        with self._driver.lock:
-            full = self._appender.roll(topic, partition)
-            if full is not None:
-                self._driver.accumulator.rolled(full)
+        self._appender.roll(topic, partition)
+        self._rolls += 1
+        self._driver.wake()
 
     def _open(
         self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int, beyond: int
     ) -> Delivery | None:
-        """Open a batch and put the record into it, in one step: whoever drives may take the batch away as soon as it is known."""
-        with self._driver.lock:
-            try:
-                batch = self._appender.open(topic, partition, self._handler.monotonic(), size, beyond)
-                sticky = self._sticky.get(topic)
-                if sticky is not None and sticky.partition == partition:
-                    sticky.follow(batch)  # while it is empty: what it holds from now on counts
-                delivery = self._appender.append(topic, partition, value, key, timestamp, headers)
-                self._driver.accumulator.opened(batch)
-            except BaseException:
-                self._take_back(topic, partition)
-                raise
+        """Open a batch with the record in it, in one step: whoever sends may take the batch away as soon as it is known."""
+        delivery = self._appender.begin(topic, partition, self._handler.monotonic(), size, value, key, timestamp, headers, beyond)
+        sticky = self._sticky.get(topic)
+        if sticky is not None and sticky.partition == partition:
+            sticky.follow(delivery.batch, records.HEADER_BYTES)
         return delivery
-
-    def _take_back(self, topic: str, partition: int) -> None:
-        """Whoever opened a batch was interrupted: the fast path must not put records into one that nobody knows."""
-        batch = self._appender.roll(topic, partition)
-        if batch is not None and batch.count:
-            self._driver.accumulator.rolled(batch)
-        elif batch is not None:
-            self._appender.release(batch)
 
     def _note(self, topic: str, delivery: Delivery) -> None:
         """A batch was opened or rolled: see that somebody looks after it."""
         if delivery.index == 0:
             self._cluster.note_write(topic, delivery.batch.created)
-        if delivery.index == 0 and self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
-            self._driver.warm(topic, delivery.partition)
-        self._driver.kick()
+            if self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
+                self._driver.warm(topic, delivery.partition)
+            self._driver.wake(delivery.batch.created + self.config.linger_ms / 1000)
 
     def look_often(self) -> None:
         """The user's own code is called for each record, here or in a skin."""
@@ -537,11 +522,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         if batch.part(index).done:
             return
         deadline = self._handler.monotonic() + limit
-        if not batch.attempts:
-            with self._driver.lock:
-                hurried = self._driver.accumulator.hurry(batch)
-            if hurried:
-                self._driver.kick()
+        self._driver.hurry_batch(batch)
         now = 0.0
         while not batch.part(index).done:
             if now >= deadline:
@@ -557,9 +538,8 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     def send_now(self) -> None:
         """Let no batch linger any longer."""
         self.check_process()
-        with self._driver.lock:
-            self._driver.accumulator.hurry_all()
-        self._driver.kick()
+        for batch in self._appender.open_batches():
+            self._driver.hurry_batch(batch)
 
     def hurry(self, deadline: float) -> None:
         """Have a broker that cannot be reached tried several times before the deadline, however long it would rest."""
@@ -573,15 +553,12 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def unsent_records(self) -> int:
         """Records that were accepted and are not in a request yet."""
-        with self._driver.lock:
-            return sum(batch.count for batch in self._driver.accumulator.unsettled if not batch.attempts)
+        return sum(batch.count for batch in self.unsettled() if not batch.attempts)
 
     def unsettled_records_of(self, broker_id: int) -> int:
         """Records without an outcome whose partition this broker leads now."""
-        with self._driver.lock:
-            unsettled = list(self._driver.accumulator.unsettled)
         leader = self._cluster.metadata.leader
-        return sum(batch.count for batch in unsettled if (leader(batch.topic, batch.partition) or (-1,))[0] == broker_id)
+        return sum(batch.count for batch in self.unsettled() if (leader(batch.topic, batch.partition) or (-1,))[0] == broker_id)
 
     def know_topic(self, topic: str) -> int:
         """How many partitions the topic has; from now on the fast path takes it. Waits up to max_block_ms for metadata."""
@@ -633,28 +610,13 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def _wait_settled(self, timeout: float) -> list[Batch]:
         """Wait for all that is not settled now; returns those batches."""
-        me, driver = object(), self._driver
-        try:
-            return self._flush_as(me, timeout)
-        except KafkaException:
-            driver.flush_ends(me)
-            raise
-        except BaseException:
-            driver.suspect(me)
-            raise
-
-    def _flush_as(self, me: object, timeout: float) -> list[Batch]:
         deadline = self._handler.monotonic() + timeout
-        with self._slow_lock, self._driver.lock:  # whoever is about to accept a record has done so, or finds the producer closed
-            # A part may be split once more, and is never done itself then: what it is a part of is.
-            waiting = list(dict.fromkeys(batch.parent or batch for batch in self._driver.sender.owed()))
-            self._driver.flush_begins(me)
-        self._driver.kick()
-        seen = (-1, 0.0)
-        for batch in waiting:
+        with self._slow_lock:
+            pass  # whoever is about to accept a record has done so, or finds the producer closed
+        asked, seen = self._driver.all_owed(deadline), (-1, 0.0)
+        for batch in asked.batches:
             seen = self._wait_flushed(batch, deadline, timeout, seen)
-        self._driver.flush_ends(me)
-        return waiting
+        return asked.batches
 
     def _wait_flushed(self, batch: Batch, deadline: float, timeout: float, seen: tuple[int, float]) -> tuple[int, float]:
         while not batch.done:
@@ -685,8 +647,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         return settled, deadline
 
     def _owed_records(self) -> int:
-        with self._driver.lock:
-            return sum(batch.count for batch in self._driver.sender.owed())
+        return sum(batch.count for batch in self._driver.owed())
 
     def wait_settled(self) -> None:
         """For skins: flush() that tells of no failure; close() does."""
@@ -787,7 +748,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     @property
     def holds_records(self) -> bool:
         """Is it this process's to send, and is something not delivered yet? Also behind a close() that was cut short: nothing is given up by that."""
-        return not self.is_inherited and not self._driver.closed and self._driver.sender.owes
+        return not self.is_inherited and not self._driver.closed and self._driver.owes
 
     @property
     def open_transaction(self) -> str | None:
@@ -805,7 +766,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def unsettled(self) -> list[Batch]:
         """What has no outcome, for whoever may not take its locks."""
-        return list(self._driver.accumulator.unsettled)
+        return self._driver.unsettled()
 
     @property
     def settled_records(self) -> int:
@@ -837,8 +798,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     def stats(self) -> dict[str, Any]:
         """Counters: delivered, retried, split and unsettled records and batches, requests, epoch bumps, buffer."""
         self.check_process()
-        with self._driver.lock:
-            unsettled = list(self._driver.accumulator.unsettled)
+        unsettled = self.unsettled()
         return {
             "delivered_records": self._driver.delivered,
             "failed_records": self._driver.settled_records - self._driver.delivered,
@@ -847,6 +807,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             "retried_batches": self._driver.sender.retried,
             "split_batches": self._driver.sender.splits,
             "requests": self._driver.sender.sent_requests,
+            "restarts": self._driver.restarts,
             "epoch_bumps": self._driver.sender.epoch_bumps,
             "idempotence": self._driver.sender.state.value,
             "transaction": self._transactions.machine.state.value if self._transactions is not None else None,

@@ -63,6 +63,11 @@ class ProducerMemory:
             self._shares.pop(driver, None)
             self.budget.limit = max(self._shares.values(), default=0)
 
+    def drivers(self) -> list[ProducerDriver]:
+        """Of the producers that are open."""
+        with self._lock:
+            return list(self._shares)
+
     def keep_apart(self, batch: Batch, size: int, drop: Callable[[Batch], None]) -> None:
         """A failed batch has left the buffer, and takes so many bytes beside it. Beyond KEPT_BYTES those that came first are dropped, whosever they
         are. drop: a method of its owner, who is not kept by that.
@@ -93,10 +98,7 @@ class ProducerMemory:
         if not self._line:
             return False
         with self._lock:
-            line = self._standing()
-        if not line:
-            self._relax()
-        return bool(line)
+            return bool(self._standing())
 
     def stand_in_line(self, driver: ProducerDriver, size: int) -> Place:
         """Take the last place. Everything that lingers goes out, of every producer: its memory is wanted."""
@@ -105,16 +107,13 @@ class ProducerMemory:
             self._line.append(weakref.ref(place))
             drivers = list(self._shares)
         for other in drivers:
-            other.press(True)
+            other.press()
         return place
 
     def step_out(self, place: Place) -> None:
         """Leave the line, served or not; the next may try."""
         with self._lock:
             self._line[:] = [other for other in self._line if other() not in (None, place)]
-            last = not self._line
-        if last:
-            self._relax()
         self.give_room()
 
     def make_room(self, place: Place) -> bool:
@@ -158,16 +157,6 @@ class ProducerMemory:
             if place.driver.own_available >= place.size:
                 break  # it waits for what all share, and nobody overtakes it
         return served
-
-    def _relax(self) -> None:
-        """Nobody stands in line any more, unless somebody comes at this very moment."""
-        with self._lock:
-            drivers = list(self._shares)
-        for driver in drivers:
-            driver.press(False)
-        if self._line:
-            for driver in drivers:
-                driver.press(True)
 
     def _standing(self) -> list[Place]:
         """Those who are in the line. Called under the lock."""

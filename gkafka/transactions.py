@@ -1,6 +1,6 @@
 """Transactions of the native producer: the calls that wait, and the requests that the machine in `gkafka.core.transaction` wants sent.
 
-The calls only say what is wanted and wait, up to their timeout. What they asked for is done by whoever drives the producer, so a caller that
+The calls only say what is wanted and wait, up to their timeout. What they asked for is done by the producer's worker, so a caller that
 is killed, or whose time is over, leaves nothing half done: the same call, made again, waits for the same outcome.
 """
 
@@ -86,7 +86,6 @@ class Transactions:
         driver.sender.set_gate(self.machine.may_send)
         self._seen = self.machine.moves
         self._news = self._handler.Event()
-        self._sent: Ask | None = None  # what went out whole
         self._closed = False
         self.end_was_asked = False
         self._which: object = None  # whoever has begun the last transaction knows it by this
@@ -108,13 +107,12 @@ class Transactions:
             self._tell()
         if ask is not None:
             self._send(ask)
-            self._sent = ask
         return deadline
 
     def ask_again(self) -> None:
-        """Whoever drove was interrupted: what may not have gone out is asked once more."""
+        """A worker was interrupted: what is under way is asked once more, and its answer comes too late."""
         ask = self.machine.flying
-        if ask is not None and ask is not self._sent:
+        if ask is not None:
             self._on_answer(ask, None, None, SocketDisconnectedError(f"a caller was interrupted while it sent {ask.request.API.name}"))
 
     def _driver(self) -> ProducerDriver:
@@ -149,7 +147,7 @@ class Transactions:
             if self.machine.producer is not None:
                 driver.sender.adopt(self.machine.producer)
         self._tell()
-        driver.go_on()
+        driver.wake()
 
     def _tell(self) -> None:
         """Wake all who wait: something changed."""
@@ -219,7 +217,7 @@ class Transactions:
             job = ask()
             if self.machine.state is not State.IN_TRANSACTION:
                 self._appender.fast = False  # before the end is decided every record has been accepted, or is refused
-        self._driver().kick()
+        self._driver().wake()
         return job
 
     # -- calls -------------------------------------------------------------------------------------------------------------
@@ -253,7 +251,7 @@ class Transactions:
         with self._lock:
             job = self.machine.forsaken
         if job is not None:
-            self._driver().kick()  # whoever was cut short may not have come to that
+            self._driver().wake()  # whoever was cut short may not have come to that
             self._wait(job, "begin_transaction()", seconds, deadline)
             if self.machine.was_aborted:
                 self._forget_failures()

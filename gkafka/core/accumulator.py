@@ -6,6 +6,7 @@ This is bookkeeping only. The bytes are in `gkafka.records.Batch`, what may be s
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -137,6 +138,11 @@ class PartitionQueue:
                 break
         self.pending.insert(younger, batch)
 
+    def counted(self, batch: Batch) -> None:
+        """It has its numbers: the next batch has those behind them, also if who numbered it came no further."""
+        if 0 <= batch.extra.sequence == self.next_sequence and batch.extra.producer == self.producer:
+            self.next_sequence = (self.next_sequence + batch.count) % SEQUENCES
+
     def has_older(self, batch: Batch) -> bool:
         """Is a batch that was rolled before this one still unsettled?"""
         order = batch.extra.order
@@ -148,7 +154,8 @@ class Accumulator:
 
     unsettled: every batch from the moment it is opened until it is delivered or failed, oldest first: what flush() waits for and
     what the delivery timeout looks at. open: batches that still grow; lingering: those of them that wait for more records, oldest
-    first. active: queues that are not empty. touched: partitions about which something changed since the sender looked last.
+    first. active: queues that are not empty. touched: partitions about which something changed since the sender looked last. rolled_bytes: of the unsettled
+    ones that take no more records.
     """
 
     def __init__(self) -> None:
@@ -160,6 +167,29 @@ class Accumulator:
         self.hurried: set[Key] = set()
         self.unsettled: OrderedDict[Batch, None] = OrderedDict()
         self.touched: OrderedDict[Key, None] = OrderedDict()
+        self.rolled_bytes = 0
+
+    def restart(self, unsettled: Iterable[Batch]) -> None:
+        """Forget all but these batches, oldest first, and what is known of each partition's numbers. Of those that were rolled none is under way."""
+        batches = list(unsettled)
+        self.queues.update((batch.extra.queue.key, batch.extra.queue) for batch in batches if batch.extra is not None)
+        for queue in self.queues.values():
+            queue.pending.clear()
+            queue.on_wire.clear()
+        for keys in (self.open, self.lingering, self.active, self.hurried, self.unsettled, self.touched):
+            keys.clear()
+        self.rolled_bytes = sum(batch.size for batch in batches if batch.extra is not None)
+        for batch in batches:
+            self.unsettled[batch] = None
+            if batch.extra is not None:
+                queue = batch.extra.queue
+                queue.put_back(batch)
+                queue.counted(batch)
+                self.active[queue.key] = queue
+            elif batch.is_open:
+                self.opened(batch)
+            else:
+                self.rolled(batch)
 
     def opened(self, batch: Batch) -> None:
         """A batch was made and records go into it."""
@@ -189,6 +219,7 @@ class Accumulator:
                 queue = self.queues[key] = PartitionQueue(key)
             self.active[key] = queue
             queue.push(batch)
+            self.rolled_bytes += batch.size
         if self.open.get(key) is batch:
             del self.open[key]
             self.lingering.pop(key, None)
@@ -215,13 +246,16 @@ class Accumulator:
         return queue is None or not (queue.pending or queue.on_wire)
 
     def settled(self, batch: Batch) -> None:
-        """The batch was delivered or failed."""
-        self.unsettled.pop(batch, None)
+        """The batch was delivered or failed. It was rolled before."""
+        if batch in self.unsettled:
+            del self.unsettled[batch]
+            self.rolled_bytes -= batch.size
 
     def replaced(self, batch: Batch, parts: list[Batch]) -> None:
         """The batch was split: its parts stand in its place, among those of its age."""
         if batch in self.unsettled:
             self.unsettled = OrderedDict((new, None) for old in self.unsettled for new in (parts if old is batch else (old,)))
+            self.rolled_bytes += sum(part.size for part in parts) - batch.size
 
     def waits(self, queue: PartitionQueue) -> None:
         """The queue has batches to send (again)."""

@@ -46,8 +46,15 @@ class Schedule:
         self.homeless: dict[Key, None] = {}
         self.unknown: set[str] = set()
         self.held: dict[Key, None] = {}
+        self.rests_until = 0.0  # no batch goes before that for its age alone
         self._paused: list[tuple[float, Key]] = []
         self._version = -1
+
+    def restart(self) -> None:
+        """Look at all partitions anew."""
+        self._forget_places()
+        self.held.clear()
+        self._accumulator.touched.update(dict.fromkeys((*self._accumulator.active, *self._accumulator.open)))
 
     def update(self, now: float, *, hasty: bool) -> None:
         """Take in what happened since the last call. hasty: nothing lingers, somebody waits for all of it."""
@@ -73,7 +80,7 @@ class Schedule:
 
     def _end_lingers(self, now: float, hasty: bool) -> None:
         lingering = self._accumulator.lingering
-        while lingering:
+        while lingering and (hasty or now >= self.rests_until):
             key, batch = next(iter(lingering.items()))
             if not hasty and now < batch.created + self._linger_s:
                 return
@@ -163,5 +170,5 @@ class Schedule:
         when = self._paused[0][0] if self._paused else NEVER
         if self._accumulator.lingering:
             oldest = next(iter(self._accumulator.lingering.values()))
-            return min(when, oldest.created + self._linger_s)
+            return min(when, max(oldest.created + self._linger_s, self.rests_until))
         return when

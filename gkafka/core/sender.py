@@ -28,7 +28,7 @@ from gkafka.brokererrors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from gkafka.core.accumulator import SEQUENCES, Accumulator, Flight, Key, PartitionQueue, ProducerId
+from gkafka.core.accumulator import Accumulator, Flight, Key, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Chance
 from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
 from gkafka.core.numbering import Event, Idempotence, Numbering
@@ -167,6 +167,10 @@ class Sender:
     def set_gate(self, gate: Callable[[Key], bool]) -> None:
         """Let nothing of a partition out unless gate(partition) says so; it is asked again at each poll."""
         self._schedule.gate = gate
+
+    def rest(self, now: float, seconds: float) -> None:
+        """Take no batch for its age alone for so long, behind earlier rests: sending has its share of the time, and batches grow meanwhile."""
+        self._schedule.rests_until = max(self._schedule.rests_until, now) + seconds
 
     # -- what to send --------------------------------------------------------------------------------------------------
     def poll(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Poll:
@@ -582,24 +586,24 @@ class Sender:
 
     def take_ended(self) -> list[Settled]:
         """The outcomes since the last call. They are owed until `told`."""
-        ended, unsettled = self.ended, self.accumulator.unsettled
+        ended = self.ended
         for settled in ended:
             self.telling.setdefault(settled.batch, Telling(settled, []))
         self.ended = []
-        for settled in ended:
-            unsettled.pop(settled.batch, None)
         return ended
 
-    def told(self, taken: list[Settled]) -> None:
-        """Everybody has heard of these outcomes. Those that their teller was stopped before are left to the next."""
-        self.ended[:0] = [settled for settled in taken if not settled.batch.done]
+    def told(self, taken: list[Settled]) -> int:
+        """Everybody has heard of these outcomes. Those that their teller was stopped before are left to the next. Returns how many records that were."""
+        count, untold = 0, []
+        for settled in taken:
+            if settled.batch.done:
+                count += settled.batch.count
+            else:
+                untold.append(settled)
+        self.ended[:0] = untold
         for settled in taken:
             self.telling.pop(settled.batch, None)
-
-    def untold(self, telling: Iterable[Telling]) -> None:
-        """Who was telling these was interrupted: they are left to the next."""
-        again = {id(settled.batch) for settled in self.ended}
-        self.ended[:0] = [entry.outcome for entry in telling if id(entry.outcome.batch) not in again]
+        return count
 
     @property
     def owes(self) -> bool:
@@ -690,6 +694,14 @@ class Sender:
             return "the partition had no known leader"
         return "its broker took no request"
 
+    def next_due(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> float:
+        """When to poll again at the latest, if nothing else happens."""
+        when = self._deadline(now)
+        for broker_id, keys in self._schedule.ready.items():
+            if keys and (at := ready_at(broker_id)) > now:
+                when = min(when, at)
+        return when
+
     def _deadline(self, now: float) -> float:
         """When something becomes due by time alone."""
         acc = self.accumulator
@@ -727,30 +739,19 @@ class Sender:
         batch.extra.persisted = batch.extra.before
         return self._fail(queue, batch, error)
 
-    def restore(self, flying: Iterable[Outgoing]) -> None:
-        """Put back what is marked as sent and is with no connection: its driver was interrupted. flying: what really is on the way."""
+    def restart(self, opened: Iterable[Batch]) -> None:
+        """Begin anew from what the batches themselves tell: who worked here was interrupted, and how far it came nobody knows. Nothing is under way any
+        more: what was goes again, in its order. opened: the appender's open batches.
+        """
+        outcomes = {settled.batch: settled for settled in (*(entry.outcome for entry in self.telling.values()), *self.ended)}
+        self.ended = list(outcomes.values())
+        owed = [batch for batch in dict.fromkeys((*self.accumulator.unsettled, *opened)) if batch not in outcomes and not batch.done]
+        for batch in owed:
+            for part in batch.parts or ():
+                part.extra = part.extra or batch.extra.of_part(part.first, batch.first)
+        self.accumulator.restart(part for batch in owed for part in batch.parts or (batch,) if part not in outcomes and not part.done)
+        self._schedule.restart()
         self.in_flight = {}
-        held: set[int] = set()
-        for outgoing in flying:
-            self.in_flight[outgoing.broker_id] = self.in_flight.get(outgoing.broker_id, 0) + 1
-            held.update(id(batch) for batch in outgoing.batches)
-        over = {id(settled.batch) for settled in self.ended} | {id(batch) for batch in self.telling}
-        for batch in list(self.accumulator.unsettled):
-            queue: PartitionQueue | None = batch.extra.queue if batch.extra is not None else None
-            if queue is None or id(batch) in over or batch in queue.pending:
-                continue
-            if batch in queue.on_wire:
-                queue.on_wire.remove(batch)
-            if id(batch) in held:
-                queue.on_wire.append(batch)
-                queue.on_wire.sort(key=lambda sent: sent.extra.order)
-            else:
-                queue.put_back(batch)
-            if 0 <= batch.extra.sequence == queue.next_sequence and batch.extra.producer == queue.producer:
-                queue.next_sequence = (queue.next_sequence + batch.count) % SEQUENCES  # it was given its numbers, and no more
-            self.accumulator.queues.setdefault(queue.key, queue)
-            self.accumulator.waits(queue)
-        self.accumulator.touched.update(dict.fromkeys((*self.accumulator.active, *self.accumulator.open)))
 
     def _drop_unsent(self, transaction: Transaction) -> list[Settled]:
         """Fail what was never sent of a transaction that will be aborted (KIP-654)."""

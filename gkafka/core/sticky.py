@@ -30,12 +30,12 @@ class Sticky:
         self._batch: Batch | None = None
         self._before = self._begun = 0
         if batch is not None:
-            self.follow(batch)
+            self.follow(batch, batch.size)
 
-    def follow(self, batch: Batch) -> None:
-        """Its records go into this batch from now on; there is at most one at a time."""
+    def follow(self, batch: Batch, begun: int) -> None:
+        """Its records go into this batch from now on; there is at most one at a time. begun: bytes of it that went there before."""
         self._before = self.produced
-        self._batch, self._begun = batch, batch.size
+        self._batch, self._begun = batch, begun
 
     @property
     def produced(self) -> int:

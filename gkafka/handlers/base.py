@@ -19,7 +19,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from gkafka.exceptions import ForkedClientError
+from gkafka.exceptions import ForkedClientError, KafkaTimeoutError
 from gkafka.handlers import primitives as p
 from gkafka.handlers.lasting import LastingWorker
 from gkafka.logs import get_logger
@@ -117,6 +117,16 @@ class Stream(abc.ABC):
         lost none. True also where only recv_into() can tell.
         """
         return True
+
+    def receive_ready(self, view: memoryview) -> int | None:
+        """What has come already, put at the start of view: how many bytes; 0 when the peer will send no more, None if none have. Never waits."""
+        try:
+            return self.recv_into(view, 0.0)
+        except KafkaTimeoutError:
+            return None
+
+    is_drained = False
+    """Has all been received that had come? False: nobody knows."""
 
     def receive_now(self, view: memoryview | bytearray) -> int:
         """What has come already, put at the start of view: how many bytes, 0 if none have. Never waits, and may be called beside a worker that reads."""
@@ -358,6 +368,14 @@ class Handler(OfOneProcess, abc.ABC):
 
     def check_may_wait(self) -> None:
         """Raises ReentrantCallError where the caller cannot wait at all. Nowhere, unless the handler says otherwise."""
+
+    def alarm(self) -> p.Alarm | None:
+        """What a worker sleeps on that reads its connections itself. None: they have readers of their own here, and it sleeps on an Event."""
+        return None
+
+    def hand_over(self, alarm: p.Alarm) -> None:
+        """Where much was done and nothing waits: let the worker of this alarm go on if it was woken, and who is back from the system, and now wants the
+        interpreter's lock. Nothing to do without threads."""
 
     # network
     @abc.abstractmethod

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from gkafka.exceptions import ConfigurationError
 
-__all__ = ["MONKEY", "PatchState", "gevent_is_running"]
+__all__ = ["HUB", "MONKEY", "PatchState", "gevent_is_running"]
 
-MONKEY = "gevent.monkey"
+MONKEY, HUB = "gevent.monkey", "gevent.hub"
 
 
 class PatchState(NamedTuple):
@@ -69,7 +69,7 @@ class PatchState(NamedTuple):
 
 def gevent_is_running() -> bool:
     """Whether the calling thread has a gevent hub that runs, or is inside a Greenlet."""
-    if "gevent.hub" not in sys.modules:
+    if HUB not in sys.modules:
         return False
     from gevent._hub_local import get_hub_if_exists
 

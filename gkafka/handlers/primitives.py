@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from gkafka.exceptions import KafkaTimeoutError
 from gkafka.logs import get_logger
 
-__all__ = ["SLICE_S", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
+__all__ = ["SLICE_S", "Alarm", "Event", "Future", "Lock", "Parker", "Queue", "Semaphore", "forget"]
 
 log = get_logger(__name__)
 SLICE_S = 2.0  # longest single sleep of any wait: after it the deadline, the pid and the closing of a stream are looked at
@@ -25,6 +25,16 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> bool:
         """True once the flag is set, False if `timeout` seconds passed first."""
         ...
+
+
+class Alarm(Event, Protocol):
+    """An Event of one worker, which is woken by bytes for the connections that it watches, too."""
+
+    ready: list[int]
+    """Descriptors of those that had something to say by the last wait."""
+
+    def watch(self, fd: int) -> None: ...
+    def close(self) -> None: ...
 
 
 class Lock(Protocol):

@@ -24,7 +24,7 @@ from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
 from gkafka.handlers.mutexes import Mutex
-from gkafka.handlers.patching import MONKEY, PatchState, gevent_is_running
+from gkafka.handlers.patching import HUB, MONKEY, PatchState, gevent_is_running
 from gkafka.handlers.primitives import SLICE_S
 from gkafka.handlers.readiness import Readiness, WaitingFor, by_kernel, by_selector, check_selector
 from gkafka.handlers.signals import raised_by_handler
@@ -34,16 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadingHandler"]
 
-# Compiled; without them a frame is received as it comes, and sent as Python sends.
-receive_frame: Callable[[int, memoryview, bytearray, float], tuple[int, int]] | None = None
-send_now: Callable[[int, Buffer], int] | None = None
+# Compiled; without them a frame is received as it comes, and sent as Python sends, and the interpreter's lock is handed over when its time is over.
+_syscalls: Any = None
 if os.environ.get("GKAFKA_IMPL") != "python":
     with contextlib.suppress(ImportError):
-        from gkafka.handlers._syscalls import receive_frame, send_now
+        from gkafka.handlers import _syscalls
 
 T = TypeVar("T")
 SMALL_ANSWER = 4096  # bytes
-SMALL_REQUEST = 4096  # bytes: so many are in the kernel sooner than another thread has the interpreter's lock
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)  # without it (Windows) sockets are non-blocking
 KERNEL_WAIT_S = 0.98
 """So long recv() itself waits for bytes: a poll() before it would be a second wait for the interpreter's lock, at the worst moment."""
@@ -247,12 +245,12 @@ class ThreadStream(Stream):
             self._read_no_more()
 
     def recv_frame(self, stage: memoryview, buffer: bytearray, deadline: float) -> tuple[int, int]:
-        if receive_frame is None or not self._kernel_waits or deadline - time.monotonic() < KERNEL_WAIT_S:
+        if _syscalls is None or not self._kernel_waits or deadline - time.monotonic() < KERNEL_WAIT_S:
             return self.recv_into(stage, deadline), 0
         self._enter()
         try:
             self._read_here()
-            staged, got = receive_frame(self._fd, stage, buffer, KERNEL_WAIT_S)
+            staged, got = _syscalls.receive_frame(self._fd, stage, buffer, KERNEL_WAIT_S)
             if self._closing and staged <= 0:
                 raise self._closed_here()
             self._drained = staged < SMALL_ANSWER or got > 0
@@ -263,6 +261,26 @@ class ThreadStream(Stream):
             raise self._error(exc) from exc
         finally:
             self._read_no_more()
+
+    def receive_ready(self, view: memoryview) -> int | None:
+        if _syscalls is None or not self._kernel_waits:
+            return super().receive_ready(view)
+        self._enter()
+        try:
+            received = int(_syscalls.receive_now(self._fd, view))
+            self._drained = received < len(view)
+            return received
+        except BlockingIOError:
+            self._drained = True
+            return None
+        except OSError as exc:
+            raise self._error(exc) from exc
+        finally:
+            self._leave()
+
+    @property
+    def is_drained(self) -> bool:  # type: ignore[override]  # known here
+        return self._drained and self._kernel_waits
 
     def receive_now(self, view: memoryview | bytearray) -> int:
         self._enter()
@@ -289,8 +307,8 @@ class ThreadStream(Stream):
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         self._enter()
         try:
-            if send_now is not None and self._kernel_waits and sum(map(len, buffers)) <= SMALL_REQUEST:
-                return send_now(self._fd, buffers[0] if len(buffers) == 1 else b"".join(buffers))
+            if _syscalls is not None and self._kernel_waits:
+                return int(_syscalls.send_now(self._fd, list(buffers), sum(map(len, buffers))))
             return sockets.send_once(self._sock, buffers, DONT_WAIT)
         except BlockingIOError:
             return 0
@@ -515,6 +533,15 @@ class ThreadingHandler(Handler):
     def offload(self, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
 
+    def alarm(self) -> p.Alarm | None:
+        waits_in_kernel = (
+            _syscalls is not None and self._selected is None and self._socket.__module__ == "socket" and sys.platform.startswith("linux")
+        )
+        return _syscalls.Alarm() if waits_in_kernel else None
+
+    def hand_over(self, alarm: p.Alarm) -> None:
+        _syscalls.hand_over(alarm)
+
     # network
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:
         self.start()
@@ -575,7 +602,7 @@ class ThreadingHandler(Handler):
             super().check_fork()
         if MONKEY in sys.modules and (threading.get_ident is not self._get_ident or socket.socket is not self._socket):
             self._check_unpatched()
-        if self.looks_for_hub and gevent_is_running():
+        if self.looks_for_hub and HUB in sys.modules and gevent_is_running():
             self.looks_for_hub = False
             log.warning(
                 "a greenlet calls a client of OS threads, which handler='auto' chose when the client was made, before there was any: whoever waits for "

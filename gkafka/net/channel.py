@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import inf
@@ -124,6 +124,7 @@ class Channel:
         credentials: Credentials | None = None,
         openings: Openings | None = None,
         rank: Rank = Rank.NEW,
+        taker: Callable[[Channel, int], bool] | None = None,
     ) -> None:
         self.role = role
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -183,6 +184,8 @@ class Channel:
         self._openings = Openings(handler) if openings is None else openings
         self.rank = rank
         self.expires_at = inf
+        self._taker = taker
+        self._taken = False
         self._started = False
         self.begun = False
         self._unclaimed = [None]
@@ -505,7 +508,9 @@ class Channel:
     def _break(self, exc: Exception) -> None:
         if self._broken is None:
             self._broken = without_frames(self._lost(exc))
-        if self._stream is not None:
+        if self._stream is not None and self._taken:
+            self._stream.shutdown()  # its taker sees that something is to be read
+        elif self._stream is not None:
             self._stream.close()  # wakes the reader
 
     def _write(self, buffers: list[Buffer]) -> None:
@@ -568,13 +573,19 @@ class Channel:
 
     # -- the reader worker
     def _run(self) -> None:
-        error: KafkaException | None = None
         try:
             self._unclaimed.pop()
         except IndexError:
             return
+        self._read(self._open)
+
+    def _read(self, begin: Callable[[], None] = lambda: None) -> None:
+        """As long as it is open, and nobody takes it."""
+        error: KafkaException | None = None
         try:
-            self._open()
+            begin()
+            if self._is_given():
+                return
             while True:
                 self._answer(self._frames.read())
                 self._handler.checkpoint()
@@ -594,16 +605,81 @@ class Channel:
             error = self._stopped_by(exc)
             raise
         finally:
-            try:
-                self._shut(error)
-            finally:  # also if a second signal comes meanwhile
-                if self._reading.answering is not None:
-                    with contextlib.suppress(BaseException):  # what ended it goes on already
-                        self._tell(self._reading.answering.token, None, error or self._closed_error())
-                if self._stream is not None:
-                    self._stream.close()  # whoever shut the connection may have been interrupted before that
-                self._ended.set()
-                self._openings.leave(self)
+            if not self._taken:
+                self._end_reading(error)
+
+    def _end_reading(self, error: KafkaException | None) -> None:
+        try:
+            self._shut(error)
+        finally:  # also if a second signal comes meanwhile
+            if self._reading.answering is not None:
+                with contextlib.suppress(BaseException):  # what ended it goes on already
+                    self._tell(self._reading.answering.token, None, error or self._closed_error())
+            if self._stream is not None:
+                self._stream.close()  # whoever shut the connection may have been interrupted before that
+            self._ended.set()
+            self._openings.leave(self)
+
+    # -- a worker that reads several connections
+    def _is_given(self) -> bool:
+        """Does somebody take it? From then on he calls take_in() when there is something to be read, look() when that says, and read_on() at his end."""
+        taker, stream = self._taker, self._stream
+        if taker is None or stream is None:
+            return False
+        self._taken = True
+        if not taker(self, stream.fileno()):
+            self._taken = False
+        return self._taken
+
+    def take_in(self) -> None:
+        """By its taker's worker: all that has come."""
+        self._in_place_of_reader(self._take_all)
+
+    def _take_all(self) -> float:
+        stream = self._stream
+        assert stream is not None
+        try:
+            while True:
+                self._answer(self._frames.read())
+                if stream.is_drained and self._frames.pristine:
+                    break
+        except NotYet:
+            pass
+        return 0.0
+
+    def look(self) -> float:
+        """By its taker's worker: what else is due. Returns when to look again."""
+        return self._in_place_of_reader(self._next_look)
+
+    def _in_place_of_reader(self, step: Callable[[], float]) -> float:
+        """What ends the reader ends the connection."""
+        try:
+            found = step()
+            if self._broken is not None:
+                raise self._broken
+            return found
+        except ForkedClientError:
+            raise
+        except Exception as exc:
+            error = exc if isinstance(exc, KafkaException) else self._reader_failed(exc)
+            self._reading.answering = self._reading.untold
+            self._end_reading(error)
+            return inf
+
+    def read_on(self, takers: Iterable[Callable[[Channel, int], bool] | None] = ()) -> None:
+        """Its taker ends: another one takes it, or it has a reader of its own again."""
+        if self._end is not None:
+            self._taken = False
+            self._end_reading(self._end.error)
+            return
+        for self._taker in takers:
+            if self._is_given():
+                return
+        self._taken, self._taker = False, None
+        try:
+            self._handler.spawn(self._read, _name=f"gkafka-{self.role}-{self.peer}", _on_failure=self._reader_ended)
+        except Exception as exc:
+            self._cannot_begin(exc)
 
     def _reader_ended(self, error: BaseException) -> None:
         """In place of a log line. A signal handler's exception may end it before its first step, and nobody else would connect or give up."""
@@ -686,6 +762,8 @@ class Channel:
     def _receive(self, view: memoryview) -> int:
         """At least one byte. Raises what ends the connection: the peer closed, time is over, `close()`, a fork."""
         assert self._stream is not None
+        if self._taken:
+            return self._receive_ready(self._stream, view)
         while True:
             until = self._look_before()
             try:
@@ -700,6 +778,8 @@ class Channel:
     def _receive_frame(self, stage: memoryview, buffer: bytearray) -> tuple[int, int]:
         """The same, by `Stream.recv_frame`."""
         assert self._stream is not None
+        if self._taken:
+            return self._receive_ready(self._stream, stage), 0
         while True:
             until = self._look_before()
             try:
@@ -710,6 +790,18 @@ class Channel:
             if received[0] == 0:
                 raise self._lost(None)
             return received
+
+    def _receive_ready(self, stream: Stream, view: memoryview) -> int:
+        """What has come. Raises NotYet if nothing has."""
+        try:
+            received = stream.receive_ready(view)
+        except OSError as exc:
+            raise self._lost(exc) from None
+        if received is None:
+            raise NotYet
+        if received == 0:
+            raise self._lost(None)
+        return received
 
     def _look_before(self) -> float:
         """Until when to wait for bytes."""
@@ -740,7 +832,7 @@ class Channel:
             overdue = self._connection.poll(now) if deadline is not None and deadline <= now else None
         if overdue:
             raise self._connection.overdue(overdue[0])
-        until = min(self._handler.looks_at(now, self._looks.wait_s), self._expire_backlog(now))
+        until = min(inf if self._taken else self._handler.looks_at(now, self._looks.wait_s), self._expire_backlog(now))
         if self._session is not None:
             until = self._look_at_session(self._session, now, until)
         self._looks.at = until if deadline is None else min(deadline, until)
@@ -939,8 +1031,8 @@ class Channel:
     def _wait_no_more(self) -> None:
         # In a signal handler on top of who opens connections it cannot leave the line: when its turn comes it ends at once.
         with contextlib.suppress(ReentrantCallError):
-            if self._openings.withdraw(self):
-                self._ended.set()  # there will be no reader
+            if self._openings.withdraw(self) or self._taken:
+                self._ended.set()  # there will be no reader, or is none
 
     def _unfinished(self, now: float) -> Failures:
         """Under the lock: whom to tell that the connection is gone, and how. Takes nothing out."""

@@ -94,7 +94,7 @@ def sealed(topic: str, partition: int, messages: Iterable[Any], codec: Compressi
         headers = getattr(message, "headers", None)
         if appender.append(topic, partition, message.value, message.partition_key, stamp, headers) is None:
             raise RecordTooLarge(f"more than {MAX_BATCH_BYTES} bytes for one partition in a request", topic=topic, partition=partition)
-    batch: Batch | None = appender.roll(topic, partition)
+    batch: Batch | None = appender.take(topic, partition)
     assert batch is not None
     if written_as < NEWEST_FORMAT:
         batch.seal_legacy(written_as, codec, None)

@@ -13,6 +13,7 @@ import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from gkafka.records._check import HEADER_BYTES
 from gkafka.records._sources import OtherSources, check_sources
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ __all__ = [
     "Columns",
     "Delivery",
     "FutureDelivery",
+    "HEADER_BYTES",
     "IMPLEMENTATION",
     "Lane",
     "Message",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gkafka.exceptions import ConfigurationError, RecordTooLarge, SerializationError, UnsupportedCodec
+from gkafka.exceptions import BufferFull, ConfigurationError, RecordTooLarge, SerializationError, UnsupportedCodec
 
 __all__ = ["check_record", "record_size"]
 
@@ -154,6 +154,12 @@ def check_sizes(batch_bytes: int, buffer_bytes: int, max_record_bytes: int, init
 
 def too_large(topic: str, partition: int) -> RecordTooLarge:
     return RecordTooLarge(f"a record for {topic}-{partition} takes more than 1 GiB", topic=topic, partition=partition)
+
+
+def no_memory(topic: str, partition: int, wanted: int, free: int, buffer_bytes: int) -> BufferFull:
+    return BufferFull(
+        f"{topic}-{partition}: {wanted} bytes wanted, {free} of buffer_bytes={buffer_bytes} are free", topic=topic, partition=partition
+    )
 
 
 def check_capacity(need: int, buffer_bytes: int, topic: str, partition: int) -> None:

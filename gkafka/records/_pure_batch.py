@@ -140,6 +140,11 @@ class Batch:
         state = f"{', sealed' if self.sealed else ''}{', done' if self.done else ''}"
         return f"<Batch {self.topic}-{self.partition}: {self.count} records, {self.size} bytes{state}>"
 
+    @property
+    def is_open(self) -> bool:
+        """Does it take records?"""
+        return self._limit != 0
+
     # -- sealing
     def seal(
         self,

@@ -6,13 +6,14 @@ Memory is counted exactly as the compiled half counts its buffers, so that a pro
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import time_ns
 from typing import Any
 from zlib import crc32
 
-from gkafka.exceptions import BrokerError, BufferFull, KafkaException, RecordTooLarge
+from gkafka.exceptions import BrokerError, KafkaException, RecordTooLarge
 from gkafka.records._check import (
     LEAST_BEYOND,
     MAX_BATCH_BYTES,
@@ -21,6 +22,7 @@ from gkafka.records._check import (
     check_record,
     check_sizes,
     check_timestamp,
+    no_memory,
     nothing_to_send,
     plain,
     plain_headers,
@@ -78,7 +80,8 @@ class Appender:
     owner: serves what the fast path does not take (`produce_slow`, `checkpoint`, `wait`). batch_bytes: a batch's size before
     compression; buffer_bytes: of all batches that are not released; max_record_bytes: of a batch that holds one record, beyond it
     `produce` goes to the owner; initial_bytes: what a batch starts with. lock: a lock of the owner's handler, None where there
-    is one thread; never held while code of others runs. budget: memory shared with other appenders, None for none.
+    is one thread; never held while code of others runs. budget: memory shared with other appenders, None for none. news: batches that were
+    begun, and again as they are rolled, in that order: for the owner's worker. rolled_bytes: of all that were rolled.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class Appender:
         self.max_record_bytes = max_record_bytes
         self.initial_bytes = min(initial_bytes, batch_bytes, buffer_bytes)
         self.fast = True
+        self.news: deque[Batch] = deque()
+        self.rolled_bytes = 0
         self.hooks: tuple[Callable[[Any], object], ...] | None = None  # called for each record that has an outcome; None: nothing is
         self._future_class: type[Delivery] = Delivery
         self._refused: Callable[[KafkaException], Any] | None = None
@@ -181,15 +186,16 @@ class Appender:
 
     def _append(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any) -> Delivery | int:
         with self._guard:
-            batch = self._open_batch(topic, partition)
+            batch = self.open_batch(topic, partition)
             index = FULL if batch is None else batch._put(value, key, headers, timestamp, MAX_BATCH_BYTES)
         return index if batch is None or index < 0 else Delivery(batch, index)
 
     def is_open(self, topic: str, partition: int) -> bool:
         """Has the partition a batch that takes records?"""
-        return self._open_batch(topic, partition) is not None
+        return self.open_batch(topic, partition) is not None
 
-    def _open_batch(self, topic: str, partition: int) -> Batch | None:
+    def open_batch(self, topic: str, partition: int) -> Batch | None:
+        """The partition's batch that takes records, if there is one."""
         found = self._topics.get(topic)
         return None if found is None else found.batch(partition)
 
@@ -247,25 +253,58 @@ class Appender:
 
         Raises BufferFull if the memory is not there now, RecordTooLarge if it never can be, ValueError if one is open.
         """
-        need = 0 if capacity is None else capacity
+        with self._guard:
+            batch = self._made(topic, partition, created, 0 if capacity is None else capacity, beyond)
+            self._set_open(batch)
+            return batch
+
+    def begin(
+        self,
+        topic: str,
+        partition: int,
+        created: float,
+        capacity: int,
+        value: Any,
+        key: Any,
+        timestamp_ms: int,
+        headers: Any,
+        beyond: int = 0,
+    ) -> Delivery:
+        """The same with a first record: nobody sees the batch without it. Returns its delivery; raises what `open` and `append` raise."""
+        check_timestamp(timestamp_ms, topic)
+        value, key, headers = check_record(topic, value, key, headers)
+        with self._guard:
+            batch = self._made(topic, partition, created, capacity, beyond)
+            index = batch._put(value, key, headers, timestamp_ms, MAX_BATCH_BYTES)
+            if index == BIG:
+                raise too_large(topic, partition)
+            if index < 0:
+                raise no_memory(topic, partition, capacity, self._pool.free, self.buffer_bytes)
+            self._set_open(batch)
+            self.news.append(batch)
+            return Delivery(batch, index)
+
+    def _set_open(self, batch: Batch) -> None:
+        found = self._topic(batch.topic)
+        found.widen(batch.partition + 1)
+        found.batches[batch.partition] = batch
+
+    def _made(self, topic: str, partition: int, created: float, need: int, beyond: int) -> Batch:
+        """A batch that nobody knows yet."""
         if partition < 0:
             raise ValueError(f"{topic}: partition {partition} is negative")
         check_capacity(need, self.buffer_bytes, topic, partition)
-        with self._guard:
-            if self._open_batch(topic, partition) is not None:
-                raise ValueError(f"{topic}-{partition} has an open batch: roll it first")
-            found = self._topic(topic)
-            start = self._first_capacity(found, partition, need)
-            if beyond and start > self._pool.free:
-                start = max(need, LEAST_BEYOND)
-            if not self._pool.reserve(start, beyond):
-                text = f"{topic}-{partition}: {start} bytes wanted, {self._pool.free} of buffer_bytes={self.buffer_bytes} are free"
-                raise BufferFull(text, topic=topic, partition=partition)
-            batch = Batch.__new__(Batch)
-            batch._begin(self, topic, partition, created, start, max(start, found.limit))
-            found.widen(partition + 1)
-            found.batches[partition] = batch
-            return batch
+        if self.open_batch(topic, partition) is not None:
+            raise ValueError(f"{topic}-{partition} has an open batch: roll it first")
+        found = self._topic(topic)
+        start = self._first_capacity(found, partition, need)
+        if beyond and start > self._pool.free:
+            start = max(need, LEAST_BEYOND)
+        if not self._pool.reserve(start, beyond):
+            raise no_memory(topic, partition, start, self._pool.free, self.buffer_bytes)
+        batch = Batch.__new__(Batch)
+        batch._begin(self, topic, partition, created, start, max(start, found.limit))
+        return batch
 
     def _first_capacity(self, found: Topic, partition: int, need: int) -> int:
         start = min(self.initial_bytes, found.limit)
@@ -285,15 +324,27 @@ class Appender:
         """
 
     def roll(self, topic: str, partition: int) -> Batch | None:
-        """Take a partition's open batch away, to seal and send it; None if there is none. The next one must be opened."""
+        """Let a partition's open batch take no more records, and tell the owner's worker of it; None if there is none. The next one must be opened."""
         with self._guard:
-            found = self._topics.get(topic)
-            batch = None if found is None else found.batch(partition)
-            if found is not None and batch is not None:
-                found.batches[partition] = None
-                found.hot[partition] = batch.size > found.limit // 2
-                batch._close()
+            batch = self._taken(topic, partition)
+            if batch is not None:
+                self.rolled_bytes += batch.size
+                self.news.append(batch)
             return batch
+
+    def take(self, topic: str, partition: int) -> Batch | None:
+        """The same, by the worker itself, which seals and sends it."""
+        with self._guard:
+            return self._taken(topic, partition)
+
+    def _taken(self, topic: str, partition: int) -> Batch | None:
+        found = self._topics.get(topic)
+        batch = None if found is None else found.batch(partition)
+        if found is not None and batch is not None:
+            found.batches[partition] = None
+            found.hot[partition] = batch.size > found.limit // 2
+            batch._close()
+        return batch
 
     def open_batches(self) -> list[Batch]:
         """Every open batch."""

@@ -76,6 +76,11 @@ cdef class Batch:
     def __repr__(self):
         return f"<Batch {self.topic}-{self.partition}: {self.count} records, {self.size} bytes{', sealed' if self.sealed else ''}{', done' if self.done else ''}>"
 
+    @property
+    def is_open(self):
+        """Does it take records?"""
+        return self.limit != 0
+
     # -- sealing
     def seal(self, int codec, level=None, *, producer_id=-1, producer_epoch=-1, base_sequence=-1, bint transactional=False):
         """Fix the bytes to send: compress, write the header, take the checksum. Appending ends.

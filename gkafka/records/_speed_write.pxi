@@ -19,7 +19,7 @@ from collections import deque
 
 from gkafka.common import TopicPartition
 from gkafka.exceptions import BrokerError, BufferFull, KafkaTimeoutError, RecordTooLarge
-from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, nothing_to_send, record_size, too_large
+from gkafka.records._check import LEAST_BEYOND, MIN_BATCH_BYTES, check_capacity, check_record, check_seal, check_sizes, check_timestamp, no_memory, nothing_to_send, record_size, too_large
 from gkafka.records._legacy_write import check_legacy, decode_message_set, encode_message_set
 from gkafka.records._results import OF_ASYNCIO, Record, RecordMetadata, fresh_error, not_for_asyncio, not_for_executors, run_callback
 from gkafka.records._split import cuts
@@ -100,10 +100,13 @@ cdef class Appender:
     owner: serves what the fast path does not take (`produce_slow`, `checkpoint`, `wait`). batch_bytes: a batch's size before
     compression; buffer_bytes: of all batches that are not released; max_record_bytes: of a batch that holds one record, beyond it
     `produce` goes to the owner; initial_bytes: what a batch starts with. lock: for the Python twin; here the GIL is the lock. budget:
-    memory shared with other appenders, None for none.
+    memory shared with other appenders, None for none. news: batches that were begun, and again as they are rolled, in that order: for the owner's worker.
+    rolled_bytes: of all that were rolled.
     """
 
     cdef readonly object owner
+    cdef readonly object news
+    cdef readonly int64_t rolled_bytes
     cdef readonly Py_ssize_t batch_bytes, buffer_bytes, max_record_bytes, initial_bytes
     cdef public bint fast
     cdef public bint crc32  # choose by CRC-32 of the key in place of murmur2; an empty key is none then
@@ -126,6 +129,7 @@ cdef class Appender:
         self.max_record_bytes = max_record_bytes
         self.initial_bytes = min(initial_bytes, batch_bytes, buffer_bytes)
         self.fast = True
+        self.news = deque()
         self.future_class = Delivery
         self.forks = gkafka_forks
         self.topics = {}
@@ -264,7 +268,8 @@ cdef class Appender:
         """Has the partition a batch that takes records?"""
         return self.open_batch(topic, partition) is not None
 
-    cdef Batch open_batch(self, str topic, Py_ssize_t partition):
+    cpdef Batch open_batch(self, str topic, Py_ssize_t partition):
+        """The partition's batch that takes records, if there is one."""
         cdef _Topic found = self.topics.get(topic)
         return None if found is None else found.batch(partition)
 
@@ -326,9 +331,41 @@ cdef class Appender:
 
         Raises BufferFull if the memory is not there now, RecordTooLarge if it never can be, ValueError if one is open.
         """
+        cdef Batch batch = self.made(topic, partition, created, 0 if capacity is None else capacity, beyond)
+        self.set_open(batch)
+        return batch
+
+    def begin(self, str topic not None, int partition, double created, Py_ssize_t capacity, value, key, timestamp_ms, headers, Py_ssize_t beyond=0):
+        """The same with a first record: nobody sees the batch without it. Returns its delivery; raises what `open` and `append` raise."""
+        cdef Batch batch
+        cdef Put put
+        cdef int64_t stamp
+        check_timestamp(timestamp_ms, topic)
+        stamp = timestamp_ms
+        batch = self.made(topic, partition, created, capacity, beyond)
+        put = _put(batch, value, key, headers, stamp, 1 << 30)
+        if put == ODD:
+            value, key, headers = check_record(topic, value, key, headers)
+            put = _put(batch, value, key, headers, stamp, 1 << 30)
+        if put == BIG:
+            raise too_large(topic, partition)
+        if put != DONE:
+            raise no_memory(topic, partition, capacity, self.available, self.buffer_bytes)
+        self.set_open(batch)  # no other code runs from here on
+        self.news.append(batch)
+        return new_delivery(batch)
+
+    cdef int set_open(self, Batch batch) except -1:
+        cdef _Topic found = self.topic(batch.topic)
+        if found.batch(batch.partition) is not None:
+            raise ValueError(f"{batch.topic}-{batch.partition} has an open batch: roll it first")
+        found.widen(batch.partition + 1)
+        found.batches[batch.partition] = batch
+
+    cdef Batch made(self, str topic, int partition, double created, Py_ssize_t need, Py_ssize_t beyond):
+        """A batch that nobody knows yet."""
         cdef Batch batch
         cdef _Topic found
-        cdef Py_ssize_t need = 0 if capacity is None else capacity
         cdef Py_ssize_t start
         if partition < 0:
             raise ValueError(f"{topic}: partition {partition} is negative")
@@ -340,8 +377,7 @@ cdef class Appender:
         if beyond and start > self.pool.free_bytes():
             start = max(need, LEAST_BEYOND)
         if not self.pool.reserve(start, beyond):
-            text = f"{topic}-{partition}: {start} bytes wanted, {self.available} of buffer_bytes={self.buffer_bytes} are free"
-            raise BufferFull(text, topic=topic, partition=partition)
+            raise no_memory(topic, partition, start, self.available, self.buffer_bytes)
         batch = Batch.__new__(Batch)
         batch.memory = new_memory(self.pool, start)
         batch.pool = self.pool
@@ -354,8 +390,6 @@ cdef class Appender:
         batch.capacity = start
         batch.limit = max(start, found.limit)
         batch.size = HEADER
-        found.widen(partition + 1)
-        found.batches[partition] = batch
         return batch
 
     cdef Py_ssize_t first_capacity(self, _Topic found, Py_ssize_t partition, Py_ssize_t need):
@@ -382,7 +416,18 @@ cdef class Appender:
             batch.memory.summed = batch.size - HEADER
 
     def roll(self, str topic not None, int partition):
-        """Take a partition's open batch away, to seal and send it; None if there is none. The next one must be opened."""
+        """Let a partition's open batch take no more records, and tell the owner's worker of it; None if there is none. The next one must be opened."""
+        cdef Batch batch = self.taken(topic, partition)
+        if batch is not None:
+            self.rolled_bytes += batch.size
+            self.news.append(batch)
+        return batch
+
+    def take(self, str topic not None, int partition):
+        """The same, by the worker itself, which seals and sends it."""
+        return self.taken(topic, partition)
+
+    cdef Batch taken(self, str topic, int partition):
         cdef _Topic found = self.topics.get(topic)
         cdef Batch batch = None if found is None else found.batch(partition)
         if batch is not None:

@@ -90,9 +90,12 @@ QUICK = 40
 
 
 def play(world: World, schedule: list[Event]) -> None:
+    accumulator = world.rig.accumulator
     for name, n in schedule:
         EVENTS[name](world, n)
+        assert accumulator.rolled_bytes == sum(batch.size for batch in accumulator.unsettled if batch.extra is not None), name
     world.finish()
+    assert accumulator.rolled_bytes == 0
 
 
 @parts

@@ -702,16 +702,47 @@ def test_an_outcome_whose_teller_was_stopped_before_it_is_left_to_the_next() -> 
 
 # -- after an interruption -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("idempotence", [True, False])
-def test_what_an_interrupted_driver_did_not_send_goes_out_in_its_place_and_what_is_under_way_does_not(idempotence: bool) -> None:
+def test_a_restart_sends_again_what_was_under_way_in_its_order_and_under_its_numbers(idempotence: bool) -> None:
     rig = Rig({0: 1, 1: 1}, idempotence=idempotence)
     first, second, other = rig.full(0), rig.full(0), rig.full(1)
-    under_way, forgotten = rig.sent()
-    assert (under_way.batches, forgotten.batches) == ([first, other], [second])
-    third = rig.full(0)
-    numbers = [b.extra.sequence for b in (first, second)]
-    rig.sender.restore([under_way])
-    assert rig.sender.in_flight == {1: 1}
-    assert rig.sent() == [], "it was sent before, for all that anybody knows: it goes alone"
-    assert len(rig.answer(under_way)[0]) == 2
+    sent = rig.sent()
+    assert [r.batches for r in sent] == [[first, other], [second]]
+    third, lingers = rig.full(0), rig.open(1)
+    numbers = [b.extra.sequence for b in (first, second, other)]
+    rig.sender.restart([lingers])
+    assert rig.sender.in_flight == {}
+    assert list(rig.accumulator.unsettled) == [first, second, other, third, lingers]
+    again = rig.sent()
+    assert [r.batches for r in again] == [[first, other]], "what was sent before goes alone"
+    assert len(rig.answer(again[0])[0]) == 2
     assert [r.batches for r in rig.sent()] == [[second], [third]]
-    assert [b.extra.sequence for b in (first, second)] == numbers
+    assert rig.accumulator.open == {("t", 1): lingers}
+    assert [b.extra.sequence for b in (first, second, other)] == numbers
+
+
+def test_a_restart_goes_on_behind_the_numbers_that_were_given() -> None:
+    """Whoever numbered the first batch came no further."""
+    rig = Rig()
+    first, second = rig.full(count=3), rig.full()
+    queue = rig.accumulator.queues["t", 0]
+    rig.sender.numbering.number(queue, first)
+    queue.next_sequence = 0
+    rig.sender.restart(())
+    sent = rig.sent()
+    rig.answer(sent[0])
+    sent += rig.sent()
+    assert [(b.extra.sequence, b.count) for r in sent for b in r.batches] == [(0, 3), (3, second.count)]
+
+
+def test_a_restart_knows_what_was_divided_as_its_worker_was_interrupted() -> None:
+    rig = Rig()
+    whole = rig.full(count=4, size=400)
+    assert rig.sent()
+    whole.parts = whole.split(200)
+    rig.sender.restart(())
+    assert list(rig.accumulator.unsettled) == whole.parts
+    again = rig.sent()
+    rig.answer(again[0])
+    again += rig.sent()
+    assert [b for r in again for b in r.batches] == whole.parts
+    assert [b.extra.sequence for b in whole.parts] == [0, 2]

@@ -19,7 +19,7 @@ def test_a_partition_is_spent_when_a_batch_of_bytes_went_there_however_many_batc
     for n in range(9):
         assert not sticky.is_spent(161, 1000), n
         small = batch()
-        sticky.follow(small)
+        sticky.follow(small, small.size)
         small.size += 100
     assert sticky.produced == 900
     assert sticky.is_spent(161, 1000)
@@ -28,7 +28,7 @@ def test_a_partition_is_spent_when_a_batch_of_bytes_went_there_however_many_batc
 def test_a_full_batch_is_always_enough() -> None:
     sticky = Sticky(0)
     full = batch()
-    sticky.follow(full)
+    sticky.follow(full, full.size)
     full.size = 1000 - 99
     assert sticky.is_spent(61 + 100, 1000)
 

@@ -1,7 +1,10 @@
-"""What is compiled of a connection. receive_frame: what is in the stage and in the buffer afterwards, with whatever comes and stops to come."""
+"""What is compiled of a connection. receive_frame: what is in the stage and in the buffer afterwards, with whatever comes and stops to come. Alarm: what ends
+a worker's sleep.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -10,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -18,8 +22,10 @@ from gkafka.handlers import resolve_handler
 from tests.kit.clock import busy, now, soon
 
 _syscalls = pytest.importorskip("gkafka.handlers._syscalls", reason="gkafka is not compiled here")
-receive_frame, send_now = _syscalls.receive_frame, _syscalls.send_now
+receive_frame, receive_now, hand_over = _syscalls.receive_frame, _syscalls.receive_now, _syscalls.hand_over
 
+HELD = 4096
+"""Bytes: so many are sent without letting go of the interpreter's lock."""
 STAGE, BUFFER = 1024, 64 * 1024
 WAIT_S = 60.0  # SO_RCVTIMEO
 
@@ -36,6 +42,10 @@ def pair() -> Iterator[Pair]:
 
 def wait_at_most(ours: socket.socket, seconds: float) -> None:
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6)))
+
+
+def send_now(fd: int, *buffers: bytes | bytearray | memoryview) -> int:
+    return int(_syscalls.send_now(fd, list(buffers), sum(map(len, buffers))))
 
 
 def sized(body: bytes) -> bytes:
@@ -164,9 +174,10 @@ def test_others_work_meanwhile(pair: Pair) -> None:
     try:
         worker.start()
         time.sleep(0.05)  # it has had the lock until it waits for bytes
-        assert send_now(pair[1].fileno(), data[:5000]) == 5000
-        busy(0.05)
-        assert send_now(pair[1].fileno(), data[5000:]) == len(data) - 5000
+        for n, at in enumerate(range(0, len(data), HELD)):
+            piece = data[at : at + HELD]
+            assert send_now(pair[1].fileno(), piece) == len(piece)
+            busy(0.05 if n == 1 else 0.0)
         deadline = now() + 50
         while now() < deadline and not buffer[-1]:
             pass
@@ -197,6 +208,133 @@ def test_a_full_socket_takes_a_part_and_then_nothing(pair: Pair) -> None:
 def test_any_bytes_are_sent_at_once(pair: Pair, data: bytes | bytearray | memoryview) -> None:
     assert send_now(pair[1].fileno(), data) == len(data)
     assert pair[0].recv(100) == data
+
+
+@pytest.mark.parametrize("size", [1, HELD])
+def test_many_buffers_go_in_their_order_and_what_does_not_fit_one_call_is_left(pair: Pair, size: int) -> None:
+    pair[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    buffers = [bytes([n % 251]) * size for n in range(1500)]
+    sent = send_now(pair[1].fileno(), *buffers)
+    assert 0 < sent <= 1024 * size  # IOV_MAX
+    pair[1].close()
+    assert b"".join(iter(lambda: pair[0].recv(1 << 20), b"")) == b"".join(buffers)[:sent]
+
+
+def test_what_has_come_is_received_and_nothing_is_waited_for(pair: Pair) -> None:
+    view = memoryview(bytearray(10))
+    with pytest.raises(BlockingIOError):
+        receive_now(pair[0].fileno(), view)
+    pair[1].sendall(b"twelve bytes")
+    assert (receive_now(pair[0].fileno(), view), bytes(view)) == (10, b"twelve byt")
+    assert (receive_now(pair[0].fileno(), view), bytes(view[:2])) == (2, b"es")
+    pair[1].close()
+    assert receive_now(pair[0].fileno(), view) == 0
+
+
+# -- an alarm
+class Sleeper:
+    """A thread that sleeps on an alarm; `woke` has what each of its waits returned and found."""
+
+    def __init__(self, alarm: Any, times: int = 1) -> None:
+        self.alarm, self.woke = alarm, []  # type: tuple[Any, list[tuple[bool, list[int]]]]
+        self._worker = threading.Thread(target=self._sleep, args=(times,))
+        self._worker.start()
+
+    def _sleep(self, times: int) -> None:
+        for _ in range(times):
+            self.woke.append((self.alarm.wait(60), self.alarm.ready))
+            self.alarm.clear()
+
+    def join(self) -> None:
+        self._worker.join(30)
+        assert not self._worker.is_alive()
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_an_alarm_has_no_descriptor_before_somebody_sleeps_on_it_nor_behind_its_end(end: str) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    alarm = _syscalls.Alarm()
+    alarm.set()
+    assert alarm.is_set()
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert alarm.wait(60)
+    assert len(set(os.listdir("/proc/self/fd")) - before) == 2
+    if end == "closed":
+        alarm.close()
+        alarm.close()
+        alarm.set()
+    else:
+        del alarm
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("when", ["before", "while it sleeps"])
+def test_an_alarm_that_is_set_ends_the_sleep_once(when: str) -> None:
+    alarm = _syscalls.Alarm()
+    if when == "before":
+        alarm.set()
+    sleeper = Sleeper(alarm)
+    if when != "before":
+        time.sleep(0.1)
+        alarm.set()
+    sleeper.join()
+    assert sleeper.woke == [(True, [])]
+    assert not alarm.is_set()
+    assert alarm.wait(0.05) is False  # nor does what woke it come again
+    assert alarm.wait(0) is False
+
+
+@pytest.mark.parametrize("when", ["before", "while it sleeps"])
+def test_bytes_for_a_connection_end_the_sleep_and_say_which(pair: Pair, when: str) -> None:
+    alarm = _syscalls.Alarm()
+    alarm.watch(pair[0].fileno())
+    alarm.watch(pair[0].fileno())  # once more does nothing
+    if when == "before":
+        pair[1].sendall(b"x")
+    sleeper = Sleeper(alarm)
+    if when != "before":
+        time.sleep(0.1)
+        pair[1].sendall(b"x")
+    sleeper.join()
+    assert sleeper.woke == [(False, [pair[0].fileno()])]
+    alarm.set()
+    assert (alarm.wait(0), alarm.ready) == (True, [pair[0].fileno()])  # who is set looks, too, and until they are received they are there
+    assert pair[0].recv(10) == b"x"
+    alarm.clear()
+    assert (alarm.wait(0.05), alarm.ready) == (False, [])
+
+
+def test_a_connection_that_is_gone_cannot_be_watched(pair: Pair) -> None:
+    alarm = _syscalls.Alarm()
+    alarm.wait(0)  # it has its own descriptors by now
+    number = pair[0].fileno()
+    pair[0].close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        alarm.watch(number)
+
+
+def test_the_lock_is_handed_to_who_was_woken_and_else_kept() -> None:
+    """This thread gives the lock to nobody by itself."""
+    alarm = _syscalls.Alarm()
+    sleeper = Sleeper(alarm, 2)
+    time.sleep(0.1)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        alarm.set()
+        busy(0.1)
+        assert not sleeper.woke
+        deadline = now() + 30
+        while not sleeper.woke and now() < deadline:
+            hand_over(alarm)
+        assert sleeper.woke
+        hand_over(alarm)  # it sleeps, and nobody wants the lock
+        alarm.set()
+        busy(0.05)
+    finally:
+        sys.setswitchinterval(interval)
+    sleeper.join()
+    assert [is_set for is_set, _ in sleeper.woke] == [True, True]
 
 
 def test_nobody_is_there_to_send_to(pair: Pair) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from gkafka import KafkaClient, ProducerInterceptor
 from gkafka.net.channel import Channel
-from gkafka.testing import Close, Delay, MockCluster
+from gkafka.testing import Close, MockCluster
 from tests.kit.clock import during, now
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 
@@ -51,8 +50,9 @@ def test_a_callback_of_a_record_that_is_done_is_called_although_the_producer_is_
     client: KafkaClient, run: Runner, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """A batch is done, and then its callbacks go to their worker: that one does not end in between."""
-    producer, called, entered = client.get_producer(linger_ms=5), [], []
+    producer, called, entered = client.get_producer(linger_ms=60_000), [], []
     producer.produce("t", b"0").add_done_callback(called.append)
+    producer.send_now()
     run.until(lambda: called)
     hand_over = producer._driver.callbacks.add
 
@@ -63,6 +63,7 @@ def test_a_callback_of_a_record_that_is_done_is_called_although_the_producer_is_
 
     monkeypatch.setattr(producer._driver.callbacks, "add", slowly)
     producer.produce("t", b"1").add_done_callback(called.append)
+    producer.send_now()
     run.until(lambda: entered)
     getattr(producer, call)(LIMIT_S)
     run.until(lambda: len(called) == 2)
@@ -103,19 +104,18 @@ def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(clie
     producer = client.get_producer(linger_ms=0, **({"on_delivery": on_delivery} if what == "on_delivery" else {"interceptors": [Noting()]}))
     driver: Any = producer._driver
 
-    def send_at_once() -> None:
+    def send_at_once(due: float = 0.0) -> None:
         """The caller is slow and the producer's worker is not."""
-        if handler.current_id() == me and driver.accumulator.open:
-            driver._wake.set()
-            before = driver.settled_records
-            for _ in during(0.1, pause=0):
-                if driver.settled_records != before:
-                    return
-                run.sleep(0.002)
+        before = driver.settled_records
+        driver._wake.set()
+        for _ in during(0.1, pause=0):
+            if handler.current_id() != me or driver.settled_records != before:
+                return
+            run.sleep(0.002)
 
     producer.produce("t", b"first")
     producer.flush(LIMIT_S)
-    driver.lock = Watched(driver.lock, after=send_at_once)
+    driver.wake = send_at_once
     for i in range(3):
         producer.produce("t", b"%d" % i)
     producer.flush(LIMIT_S)
@@ -123,49 +123,8 @@ def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(clie
     assert me not in [worker for _, worker in seen]
 
 
-def test_while_callers_wait_for_memory_the_worker_sends_beside_the_reader(connect: Any, cluster: MockCluster) -> None:
-    cluster.on("Produce", Delay(0.003), times=None)
-    producer = connect(cluster, handler="threading").get_producer(
-        linger_ms=0, buffer_bytes=20_000, batch_bytes=2000, max_request_bytes=4000
-    )
-    driver, senders = producer._driver, []
-    send = driver._send
-
-    def noted(outgoing: Any) -> None:
-        senders.append((threading.current_thread().name, driver.sender.pressed))
-        send(outgoing)
-
-    driver._send = noted
-    values = [b"%d" % i * 100 for i in range(400)]
-    for value in values:
-        producer.produce("t", value)
-    producer.flush(LIMIT_S)
-    assert stored_values(cluster) == values
-    assert ("gkafka-producer", True) in senders
-
-
-def test_a_caller_does_not_drive_for_others_for_ever(connect: Any, cluster: MockCluster) -> None:
-    """Notes that come faster than one look at everything takes would keep it in its produce()."""
-    producer = connect(cluster, handler="threading").get_producer(linger_ms=0)
-    driver, me, rounds = producer._driver, threading.get_ident(), []
-    drive_once = driver._drive_once
-
-    def one_more_note_comes() -> float:
-        deadline: float = drive_once()
-        if threading.get_ident() == me and len(rounds) < 1000:
-            rounds.append(deadline)
-            driver._again = True
-        return deadline
-
-    driver._drive_once = one_more_note_comes
-    for i in range(20):  # the worker drives now and then, too
-        delivery = producer.produce("t", b"0")
-        assert delivery.result(LIMIT_S).offset == i
-    assert 8 <= len(rounds) < 500
-
-
 def test_nobody_sees_a_batch_before_its_first_record_is_in_it(connect: Any, make_cluster: Any) -> None:
-    """Whoever drives may send what he sees, and an empty batch cannot be sent."""
+    """The worker may send what it sees, and an empty batch cannot be sent."""
     producer = connect(make_cluster(topics={"t": 2})).get_producer(linger_ms=0)
     accumulator, empty, looks = producer._driver.accumulator, [], []
 
@@ -179,3 +138,49 @@ def test_nobody_sees_a_batch_before_its_first_record_is_in_it(connect: Any, make
     producer.flush(LIMIT_S)
     assert any(looks)
     assert not empty
+
+
+@pytest.mark.parametrize("closes", ["first", "second"])
+def test_a_connection_goes_on_when_the_producer_closes_whose_worker_reads_it(
+    client: KafkaClient, cluster: MockCluster, closes: str
+) -> None:
+    first, second = client.get_producer(), client.get_producer()
+    for producer in (first, second, first, second):
+        producer.produce("t", b"a").result(LIMIT_S)
+    gone, there = (first, second) if closes == "first" else (second, first)
+    gone.close()
+    assert len(there._driver._taken) == (there._driver._alarm is not None), "where a worker reads connections it is one of theirs"
+    for _ in range(3):
+        there.produce("t", b"b").result(LIMIT_S)
+    (broker,) = client.brokers.values()
+    cluster.on("Produce", Close(before=True))  # and what it read is read on a new one
+    there.produce("t", b"c").result(LIMIT_S)
+    assert broker.has_channel("produce")
+    assert stored_values(cluster) == [b"a"] * 4 + [b"b"] * 3 + [b"c"]
+
+
+class NoDescriptors:
+    """An alarm in a process that has no descriptor left."""
+
+    def __init__(self, alarm: Any) -> None:
+        self._alarm = alarm
+
+    def watch(self, fd: int) -> None:
+        raise OSError(24, "Too many open files")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._alarm, name)
+
+
+def test_a_connection_that_cannot_be_watched_has_a_reader_of_its_own(
+    connect: Any, cluster: MockCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = connect(cluster, handler="threading").get_producer()
+    driver = producer._driver
+    if driver._alarm is None:
+        pytest.skip("each connection has a reader here")
+    driver._alarm = NoDescriptors(driver._alarm)
+    for n in range(3):
+        assert producer.produce("t", b"x").result(LIMIT_S).offset == n
+    assert driver._taken == {}
+    assert "has a reader of its own: [Errno 24] Too many open files" in caplog.text

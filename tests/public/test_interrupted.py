@@ -32,7 +32,7 @@ from gkafka.net.channel import Channel, CutShort
 from gkafka.testing import Action, Close, Delay, Drop, Error, MockCluster
 from gkafka.wire.metadata import MetadataRequest
 from tests.effort import seeds
-from tests.kit.clock import during, now, soon
+from tests.kit.clock import now, soon
 from tests.public.aids import LIMIT_S, Runner, stored
 
 PACKAGE = os.path.dirname(gkafka.__file__) + os.sep
@@ -53,37 +53,6 @@ def run() -> Runner:
     """Greenlets are killed where they wait, see test_killed."""
     assert threading.current_thread() is threading.main_thread()
     return Runner("threading")
-
-
-def test_two_shots_right_one_behind_the_other_leave_the_order_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first hits who rolled a batch, the second who opened the next one, before anybody could mend: each before it is told to the accumulator."""
-    with MockCluster(topics={"t": 1}) as cluster, KafkaClient(cluster.bootstrap, handler="threading") as client:
-        producer = client.get_producer(linger_ms=60_000, batch_bytes=2000)
-        driver, left = producer._driver, ["rolled", "opened"]
-        with monkeypatch.context() as patch:
-            patch.setattr(driver, "mend", lambda: None)
-
-            def shoot(name: str) -> None:
-                whole = getattr(driver.accumulator, name)
-
-                def cut_off(batch: Any) -> None:
-                    if left and left[0] == name and driver.accumulator.open:
-                        del left[0]
-                        raise Shot
-                    whole(batch)
-
-                patch.setattr(driver.accumulator, name, cut_off)
-
-            shoot("rolled")
-            shoot("opened")
-            for number in range(20):
-                with contextlib.suppress(Shot):
-                    producer.produce("t", b"%04d" % number + bytes(400), partition=0)
-        producer.flush(LIMIT_S)
-        found = [int(record.value[:4]) for record in stored(cluster)]
-    assert not left
-    assert found == sorted(found)
-    assert len(found) >= 18, "whose call was cut off may be there or not"
 
 
 # -- the gun ---------------------------------------------------------------------------------------------------------------
@@ -210,8 +179,11 @@ class Life:
         self.producer.flush(LIMIT_S)
         took = now() - begun
         assert took < PROMPT_S, f"flush() took {took:.1f} s after {where}"
-        sender = self.producer._driver.sender
-        Runner("threading").until(lambda: not sender.flushing and not sender.pressed, PROMPT_S)
+        driver = self.producer._driver
+        # A place or a flush ends with who holds it: what the shot hit may have it, in a traceback.
+        Runner("threading").until(
+            lambda: not (driver.memory.contended or any(flusher() for flusher in driver._flushers)) or (gc.collect() and False), PROMPT_S
+        )
         for _, _, delivery in self.accepted:
             assert delivery.result(0).offset >= 0
 
@@ -291,24 +263,11 @@ def test_a_host_is_not_away_because_callers_were_interrupted(client: KafkaClient
         own._give_up_early(0.0)
 
 
-def readers_aside(producer: Any) -> bool:
-    """Would who waits now take its answer in itself?"""
-    brokers = list(producer._cluster._brokers.values())
-    return any(channel._reading.is_aside for broker in brokers for channel in list(broker._channels.values()))
-
-
 class OneByOne(Life):
-    """A producer that waits for each record, and so takes the answers in itself."""
-
-    aside = 0
+    """A producer that waits for each record."""
 
     def run(self, rounds: int) -> None:
         for _ in range(rounds):
-            for _ in during(4, pause=0):
-                if readers_aside(self.producer):
-                    break
-                self.one_by_one(1)
-            self.aside += readers_aside(self.producer)
             self.act(lambda: self.one_by_one(8), 1600)
         where = self.gun.shots[self.begun :]
         self.goes_on(where)
@@ -322,24 +281,17 @@ class OneByOne(Life):
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("seed", seeds(20))
-def test_who_takes_its_answers_in_itself_may_be_interrupted_at_any_line(
+def test_who_waits_for_each_record_may_be_interrupted_at_any_line(
     make_cluster: Any, run: Runner, seed: int, idempotent: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without idempotence what was under way goes again when its connection ends: nothing is lost, a record may be there twice."""
-    cluster, gun, chance, aside = make_cluster(topics={"t": PARTITIONS}), Gun(), Random(seed), 0
-    files = {"net/channel.py", "producerdriver.py"}
-    for number in range(10 * LIVES):
-        if number >= LIVES and aside > LIVES and {shot.partition(":")[0] for shot in gun.shots} >= files:
-            break
+    """No connection is lost by it: also without idempotence each record is there once."""
+    cluster, gun, chance = make_cluster(topics={"t": PARTITIONS}), Gun(), Random(seed)
+    for number in range(LIVES):
         life = OneByOne(cluster, gun, chance, number, linger_ms=0, enable_idempotence=idempotent)
         life.run(6)
-        aside += life.aside
-        if idempotent:
-            life.check_log()
-        else:
-            assert {value for _, value, _ in life.accepted} <= {record.value for record in stored(cluster, partitions=range(PARTITIONS))}
-    assert aside > LIVES, "its reader hardly ever stood aside"
-    assert {shot.partition(":")[0] for shot in gun.shots} >= files
+        life.check_log()
+        assert life.producer.stats()["restarts"] == 0
+    assert len(set(gun.shots)) > LIVES, "it hardly ever hit"
     assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gkafka.exceptions import BufferFull, RecordTooLarge
+from gkafka.exceptions import BufferFull, RecordTooLarge, SerializationError
 from tests.kit.clock import epoch_s
 from tests.records.write_helpers import SLOW, Owner, fill, make_appender, some_rows
 
@@ -46,6 +46,51 @@ def test_whether_a_batch_is_open_is_told(impl: Any) -> None:
     assert [appender.is_open("t", partition) for partition in (2, 3)] == [False, True]
     appender.roll("t", 3)
     assert not appender.is_open("t", 3)
+
+
+def test_a_batch_begins_with_its_first_record_and_is_told_then_and_when_it_is_rolled(impl: Any) -> None:
+    appender = make_appender(impl)
+    first = appender.begin("t", 3, 12.5, 100, b"v", b"k", 1000, [("h", b"x")])
+    batch = first.batch
+    assert (first.index, batch.count, batch.created, batch.is_open) == (0, 1, 12.5, True)
+    assert (first.record.value, first.record.key, first.record.headers) == (b"v", b"k", [("h", b"x")])
+    assert appender.open_batch("t", 3) is batch
+    assert list(appender.news) == [batch]
+    assert appender.produce("t", b"w", partition=3).batch is batch
+    assert appender.roll("t", 3) is batch
+    assert not batch.is_open
+    assert list(appender.news) == [batch, batch]
+    assert appender.rolled_bytes == batch.size
+    assert appender.open_batch("t", 3) is None
+    assert appender.roll("t", 3) is None
+    assert len(appender.news) == 2
+    other = appender.begin("t", 4, 12.5, 100, b"v", None, 1, None).batch
+    assert (appender.take("t", 4), other.is_open, appender.take("t", 4)) == (other, False, None)
+    assert list(appender.news) == [batch, batch, other]  # whoever takes it to send it need not be told
+    assert appender.rolled_bytes == batch.size
+
+
+def test_a_batch_that_cannot_begin_leaves_nothing(impl: Any) -> None:
+    appender = make_appender(impl, buffer_bytes=16384)
+    for record in ((object(), None, 1, None), (b"v", object(), 1, None), (b"v", None, -5, None), (b"v", None, 1, [("a", 1)])):
+        with pytest.raises(SerializationError):
+            appender.begin("t", 0, 1.0, 100, *record)
+    appender.open("t", 1, 1.0, 16384)
+    with pytest.raises(BufferFull, match="bytes wanted"):
+        appender.begin("t", 0, 1.0, 100, b"v", None, 1, None)
+    with pytest.raises(ValueError, match="has an open batch"):
+        appender.begin("t", 1, 1.0, 100, b"v", None, 1, None)
+    with pytest.raises(ValueError, match="negative"):
+        appender.begin("t", -1, 1.0, 100, b"v", None, 1, None)
+    assert not appender.is_open("t", 0)
+    assert list(appender.news) == []
+    appender.release(appender.open_batch("t", 1))
+    assert appender.own_available == 16384
+
+
+def test_a_batch_begins_with_what_is_bytes_like(impl: Any) -> None:
+    first = make_appender(impl).begin("t", 0, 1.0, 100, bytearray(b"v"), memoryview(b"k"), 1000, None)
+    assert (first.record.value, first.record.key) == (b"v", b"k")
 
 
 def test_no_timestamp_means_now(impl: Any) -> None:

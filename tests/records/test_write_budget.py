@@ -86,7 +86,7 @@ def test_everything_comes_back_whatever_was_done_with_it(impl: Any) -> None:
     kept: list[Any] = []
     for turn in range(300):
         appender, partition = chance.choice([first, second]), chance.randrange(4)
-        batch = appender.roll("t", partition)
+        batch = appender.take("t", partition)
         if batch is not None and batch.count:
             batch.seal(chance.choice([0, 1]), None)
             if chance.random() < 0.2 and batch.count > 1:
@@ -125,7 +125,7 @@ def test_buffers_that_are_kept_for_use_again_fit_into_the_budget_too(speed: Any)
         for _ in range(3):
             for partition in range(2):
                 batch = appender.open("t", partition, 1.0, 16384)
-                appender.roll("t", partition)
+                appender.take("t", partition)
                 appender.release(batch)
                 del batch
     assert budget.reserved == 0
@@ -154,7 +154,7 @@ def test_threads_lose_no_byte(impl: Any) -> None:
         for i in range(150):
             batch = appender.open("t", i % 4, 1.0, 1000)
             appender.append("t", i % 4, b"v", None, 5, None)
-            appender.roll("t", i % 4)
+            appender.take("t", i % 4)
             batch.seal(0, None)
             appender.release(batch)
             del batch

@@ -48,7 +48,7 @@ def fill(impl: Any, rows: Iterable[Row], *, partition: int = 1, appender: Any = 
     appender.open("t", partition, 1.0)
     for timestamp, key, value, headers in rows:
         assert appender.append("t", partition, value, key, timestamp, headers) is not None
-    batch = appender.roll("t", partition)
+    batch = appender.take("t", partition)
     batch.extra = appender
     return batch
 
