@@ -35,7 +35,8 @@ from gkafka.exceptions import (
 from gkafka.failures import Failures
 from gkafka.logs import get_logger
 from gkafka.net.channel import CutShort
-from gkafka.starter import Starter, held_weakly, weakly
+from gkafka.net.watched import Watched
+from gkafka.starter import Starter, held_weakly
 from gkafka.wire.produce import ProduceRequest, holds_zstd, oldest_holding, only_batches, record_format
 
 if TYPE_CHECKING:
@@ -149,12 +150,10 @@ class ProducerDriver:
         self._seen_bytes = 0  # of the appender's rolled_bytes
         self._answered_at = 0.0
         self.torn: BaseException | None = None
-        self._alarm = self._handler.alarm()  # with which the worker reads its connections itself
-        self._wake: Event = self._alarm or self._handler.Event()
-        self._taken: dict[int, Channel] = {}  # those, by their descriptors
-        self._taker = None if self._alarm is None else weakly(self._take, False)
+        alarm = self._handler.alarm()
+        self.watched = None if alarm is None else Watched(self._handler, alarm)  # connections that the worker reads itself
+        self._wake: Event = alarm or self._handler.Event()
         self._sleeps_until = AWAKE
-        self._looks_at = 0.0
         self._worker: Any = None
         self._starter = Starter(self._handler)
         self._unclaimed = [None]  # whoever was interrupted while it started the worker may start another: one of them works
@@ -205,6 +204,11 @@ class ProducerDriver:
             return False
         return True
 
+    @property
+    def taker(self) -> Callable[[Channel, int], bool] | None:
+        """Who takes connections that are opened for this producer; None: they have readers of their own."""
+        return None if self.watched is None else self.watched.take
+
     # -- what callers leave ----------------------------------------------------------------------------------------------------
     def wake(self, due: float = 0.0) -> None:
         """There is something to do at that time, which the worker does not know of."""
@@ -213,44 +217,8 @@ class ProducerDriver:
 
     def hand_over(self) -> None:
         """From who has filled a batch: let those go on who send it, and who take in answers, once there is enough for several requests."""
-        if self._alarm is not None and len(self._appender.news) >= HAND_OVER_NOTES:
-            self._handler.hand_over(self._alarm)
-
-    def _take(self, channel: Channel, fd: int) -> bool:
-        """From a connection that has opened: it is read by the worker here, as long as there is one."""
-        if self._alarm is None:
-            return False
-        try:
-            self._alarm.watch(fd)
-        except OSError as exc:  # the process has no descriptor left for it
-            log.warning("%s has a reader of its own: %s", channel.peer, exc)
-            return False
-        with self.lock:
-            if self.closed or self.fatal is not None or self._worker is None:
-                return False
-            self._taken[fd], self._looks_at = channel, 0.0
-        self._wake.set()  # something may have come already
-        return True
-
-    def _read(self) -> None:
-        """On the worker: what has come on its connections."""
-        for fd in self._alarm.ready if self._alarm is not None else ():
-            channel = self._taken.get(fd)
-            if channel is not None:
-                channel.take_in()
-
-    def _look(self, now: float) -> float:
-        """On the worker: what else is due on its connections. Returns when to look again."""
-        self._looks_at = now + (TICK_S if self._flying else self.idle_s)
-        for fd, channel in list(self._taken.items()):
-            if channel.closed:
-                with self.lock:
-                    if self._taken.get(fd) is channel:  # else a new one has its descriptor by now
-                        del self._taken[fd]
-            else:
-                channel.take_in()
-                self._looks_at = min(self._looks_at, channel.look())
-        return self._looks_at
+        if self.watched is not None and len(self._appender.news) >= HAND_OVER_NOTES:
+            self._handler.hand_over(self.watched.alarm)
 
     def hurry_batch(self, batch: Batch) -> None:
         """Somebody waits for it: it lingers no more, if it is open."""
@@ -324,14 +292,15 @@ class ProducerDriver:
     def _turn(self, handler: Handler) -> float:
         """On the worker: all that is to be done now. Returns when something is due by time alone."""
         woke = handler.monotonic()
-        self._read()
+        if self.watched is not None:
+            self.watched.read()
         handler.check_fork()
         now = handler.monotonic()
         if self.torn is not None or (self._flying and self._has_lost(now)):
             self.restart()
         due = self._drive(now)
-        if self._taken:
-            due = min(due, self._look(woke) if woke >= self._looks_at else self._looks_at)
+        if self.watched is not None:
+            due = min(due, self.watched.look(woke, TICK_S if self._flying else self.idle_s))
         if self.sender.owes:
             now = handler.monotonic()
             self.sender.rest(now, (now - woke) * GROWTH)
@@ -407,7 +376,7 @@ class ProducerDriver:
         broker = self._cluster.broker_by_id(leader[0]) if leader is not None else None
         if broker is not None and not broker.has_channel(PRODUCE) and broker.ready_at <= self._handler.monotonic():
             with contextlib.suppress(KafkaException):  # whoever sends the batch meets it again
-                broker.channel(PRODUCE, self._taker)
+                broker.channel(PRODUCE, self.taker)
 
     def _ready_at(self, broker_id: int) -> float:
         broker = self._cluster.broker_by_id(broker_id)
@@ -420,7 +389,7 @@ class ProducerDriver:
             self._answered(outgoing, LeaderNotFoundError(f"broker {outgoing.broker_id} is not in the metadata any more"))
             return
         try:
-            channel = broker.channel(PRODUCE, self._taker)
+            channel = broker.channel(PRODUCE, self.taker)
             version = self._produce_version(channel, broker)
         except ForkedClientError:
             raise
@@ -455,7 +424,8 @@ class ProducerDriver:
         timeout_s = self._config.request_timeout_ms / 1000
         flying = Flying(outgoing, channel, on_done, size, self._handler.monotonic() + timeout_s + LOST_S)
         self._flying.append(flying)
-        self._looks_at = min(self._looks_at, flying.until - LOST_S)
+        if self.watched is not None:
+            self.watched.expect(flying.until - LOST_S)
         self._flying_bytes += flying.size
         channel.send(
             request,
@@ -824,18 +794,16 @@ def _work(ref: weakref.ref[ProducerDriver]) -> None:
     """The producer's worker. Ends with its producer."""
     if (driver := ref()) is None or not _claimed(driver):
         return
-    taken, lock, alarm, handler, memory = driver._taken, driver.lock, driver._alarm, driver._handler, driver.memory
+    watched, handler, memory = driver.watched, driver._handler, driver.memory
     del driver
+    if watched is None:
+        _work_on(ref, handler)
+        return
+    watched.begin()
     try:
         _work_on(ref, handler)
     finally:
-        with lock:  # from here on none is taken
-            channels = list(taken.values())
-            taken.clear()
-        for channel in channels:  # which other producers may use
-            channel.read_on(other._taker for other in memory.drivers() if other is not ref())
-        if alarm is not None:
-            alarm.close()
+        watched.end([taker for other in memory.drivers() if other is not ref() and (taker := other.taker) is not None])
 
 
 def _work_on(ref: weakref.ref[ProducerDriver], handler: Handler) -> None:

@@ -666,7 +666,7 @@ class Channel:
             self._end_reading(error)
             return inf
 
-    def read_on(self, takers: Iterable[Callable[[Channel, int], bool] | None] = ()) -> None:
+    def read_on(self, takers: Iterable[Callable[[Channel, int], bool]] = ()) -> None:
         """Its taker ends: another one takes it, or it has a reader of its own again."""
         if self._end is not None:
             self._taken = False

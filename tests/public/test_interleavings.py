@@ -149,7 +149,8 @@ def test_a_connection_goes_on_when_the_producer_closes_whose_worker_reads_it(
         producer.produce("t", b"a").result(LIMIT_S)
     gone, there = (first, second) if closes == "first" else (second, first)
     gone.close()
-    assert len(there._driver._taken) == (there._driver._alarm is not None), "where a worker reads connections it is one of theirs"
+    watched = there._driver.watched
+    assert watched is None or len(watched._by_fd) == 1, "where a worker reads connections it is one of theirs"
     for _ in range(3):
         there.produce("t", b"b").result(LIMIT_S)
     (broker,) = client.brokers.values()
@@ -176,11 +177,11 @@ def test_a_connection_that_cannot_be_watched_has_a_reader_of_its_own(
     connect: Any, cluster: MockCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = connect(cluster, handler="threading").get_producer()
-    driver = producer._driver
-    if driver._alarm is None:
+    watched = producer._driver.watched
+    if watched is None:
         pytest.skip("each connection has a reader here")
-    driver._alarm = NoDescriptors(driver._alarm)
+    watched.alarm = NoDescriptors(watched.alarm)
     for n in range(3):
         assert producer.produce("t", b"x").result(LIMIT_S).offset == n
-    assert driver._taken == {}
+    assert watched._by_fd == {}
     assert "has a reader of its own: [Errno 24] Too many open files" in caplog.text
