@@ -351,8 +351,10 @@ class ProducerDriver:
         again in its order, and what was about to be told is told.
         """
         self.restarts += 1
-        why = "an answer was lost" if self.torn is None else f"{type(self.torn).__name__} interrupted one of its workers"
-        log.warning("the producer begins anew, its connections end: %s", why)
+        if self.torn is None:
+            log.warning("the producer begins anew, its connections end: an answer was lost")
+        else:  # as the program's own signal handlers do, at its end, too
+            log.info("the producer begins anew, its connections end: %s interrupted one of its workers", type(self.torn).__name__)
         for _, channel, *_ in list(self._flying):
             channel.close(CutShort("a worker of the producer was interrupted"))
         with self.lock:

@@ -116,7 +116,7 @@ def test_a_producer_whose_connections_worker_is_interrupted_at_any_line_delivers
 
 
 def test_a_batch_whose_answer_was_lost_between_two_signals_is_sent_again_and_is_there_once(
-    make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is told of it, also when its time is over: the worker begins anew then."""
     cluster: MockCluster = make_cluster(topics={"t": 1})
@@ -135,6 +135,7 @@ def test_a_batch_whose_answer_was_lost_between_two_signals_is_sent_again_and_is_
         producer.produce("t", b"one", partition=0).result(LIMIT_S)
         assert len(lost) > 1
         assert producer.stats()["restarts"] == 1
+        assert [line.levelname for line in caplog.records if "an answer was lost" in line.getMessage()] == ["WARNING"]
         assert not producer._driver._flying
     assert [record.value for record in stored(cluster, partitions=[0])] == [b"one"]
 
@@ -171,6 +172,33 @@ def test_what_a_signal_handler_raises_in_a_worker_reaches_the_program(
     assert [record.value for record in stored(cluster)] == [b"1", b"2"]
     assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
     client.close(LIMIT_S)
+
+
+def test_a_restart_is_counted_and_logged_once_with_its_cause_and_a_programs_end_shows_nothing(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster: MockCluster = make_cluster(topics={"t": 1})
+    whole, armed = ProducerDriver._send, False
+
+    def under_fire(driver: ProducerDriver, *args: Any) -> None:
+        if not armed or gun.shots:
+            return whole(driver, *args)
+        with gun.aimed(3):
+            return whole(driver, *args)
+
+    monkeypatch.setattr(ProducerDriver, "_send", under_fire)
+    with KafkaClient(cluster.bootstrap, handler="gevent") as client:
+        producer: Any = client.get_producer()
+        producer.produce("t", b"1").result(LIMIT_S)
+        armed = True
+        caplog.set_level("INFO", "gkafka")
+        with pytest.raises(gun.with_handler):
+            producer.produce("t", b"2").result(LIMIT_S)
+        producer.flush(LIMIT_S)
+        assert producer.stats()["restarts"] == 1
+    told = f"{gun.with_handler.__name__} interrupted one of its workers"
+    assert [line.levelname for line in caplog.records if told in line.getMessage()] == ["INFO"]
+    assert [record.value for record in stored(cluster)] == [b"1", b"2"]
 
 
 def test_a_connections_worker_that_is_interrupted_before_its_first_step_keeps_nobody_waiting(

@@ -27,7 +27,8 @@ def count_rests(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_while_the_brokers_answer_memory_follows_what_they_take(connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gkafka.producerdriver.ANSWERING_S", 3600.0)  # they do, also where this process stands still for a moment
+    for limit in ("ANSWERING_S", "REST_S"):  # they do answer, also where this process stands still for a moment
+        monkeypatch.setattr(f"gkafka.producerdriver.{limit}", 3600.0)
     cluster = make_cluster()
     cluster.on("Produce", Delay(0.01), times=None)
     with connect(cluster).get_producer(**OPTIONS) as producer:
