@@ -111,7 +111,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self.gave_up: Counter[str] = Counter()  # records, by topic, that had no outcome when close() had waited long enough
         self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
         self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
-        self._rolls = 0
         self._appender = records.Appender(
             self,
             batch_bytes=config.batch_bytes,
@@ -228,9 +227,9 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self._check_open()
         if not self._driver.started:
             self._driver.start()
-        self._driver.keep_pace()
-        self._handler.checkpoint()  # here, and not behind it: who is killed in this wait has produced nothing
-        rolls = self._rolls
+        self._driver.keep_pace()  # here, and not behind it: who is killed in one of these waits has produced nothing
+        self._driver.hand_over()
+        self._handler.checkpoint()
         try:
             delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
             if delivery is None:
@@ -238,8 +237,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         except KafkaException as exc:
             self._refused(exc)
             raise
-        if self._rolls != rolls:
-            self._driver.hand_over()
         return delivery
 
     def _refused(self, error: KafkaException) -> None:
@@ -450,7 +447,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         if not self._codec:
             self._appender.sum_up(topic, partition)
         self._appender.roll(topic, partition)
-        self._rolls += 1
         self._driver.wake()
 
     def _open(

@@ -373,9 +373,9 @@ class Handler(OfOneProcess, abc.ABC):
         """What a worker sleeps on that reads its connections itself. None: they have readers of their own here, and it sleeps on an Event."""
         return None
 
-    def hand_over(self, alarm: p.Alarm) -> None:
-        """Where much was done and nothing waits: let the worker of this alarm go on if it was woken, and who is back from the system, and now wants the
-        interpreter's lock. Nothing to do without threads."""
+    def hand_over(self, wake: p.Event) -> None:
+        """Where much was done and nothing waits: let the worker that sleeps on this go on if it was woken, and who is back from the system. Nothing where
+        that would take longer than waiting for a turn does."""
 
     # network
     @abc.abstractmethod

@@ -397,6 +397,9 @@ class GEventHandler(Handler):
     def checkpoint(self) -> None:
         self.turnstile.checkpoint(self.hub)
 
+    def hand_over(self, wake: p.Event) -> None:
+        self.yield_now()
+
     def looks_at(self, now: float, seconds: float) -> float:
         """All at the same moments, if it is a second or more: a hub that turns for one of them turns for all."""
         if seconds < 1:

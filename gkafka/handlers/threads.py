@@ -539,8 +539,10 @@ class ThreadingHandler(Handler):
         )
         return _syscalls.Alarm() if waits_in_kernel else None
 
-    def hand_over(self, alarm: p.Alarm) -> None:
-        _syscalls.hand_over(alarm)
+    def hand_over(self, wake: p.Event) -> None:
+        """Only with an Alarm: else nobody knows who wants the interpreter's lock."""
+        if _syscalls is not None and isinstance(wake, _syscalls.Alarm):
+            _syscalls.hand_over(wake)
 
     # network
     def getaddrinfo(self, host: str, port: int, deadline: float | None = None) -> list[Address]:

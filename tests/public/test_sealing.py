@@ -111,7 +111,7 @@ def test_what_a_signal_handler_raises_while_a_batch_is_sealed_is_no_failure_of_t
     accepted = []
 
     def fill() -> None:
-        while not struck:
+        while len(accepted) < 100_000:  # the worker seals: this thread hears of it a moment later
             accepted.append(producer.produce("t", b"hit" * 30))
 
     try:
