@@ -1,11 +1,12 @@
 """Shapes of use: how fast gkafka is where options, calls, batches and partitions are as users have them, beside confluent-kafka or beside itself.
 
-    python benchmarks/shapes.py [--rounds 3] [--gate] [--list] [--json FILE] [SHAPE ...]
+    python benchmarks/shapes.py [--real] [--rounds 3] [--gate] [--list] [--json FILE] [SHAPE ...]
     python benchmarks/shapes.py --markdown FILE ...     (the table of docs/performance.md, of what --json has written)
 
 Each measurement runs in a process of its own, on the stub broker, which is as fast as the wire; the two sides of a shape take turns. A shape is named in full,
 or by its beginning with a "*" behind it. What confluent-kafka has nothing for, and what a skin adds, is measured beside plain gkafka. Any shape
 with "+g" behind it ("send-plain+g", "send*+g") runs with gevent's patches, beside confluent-kafka on threads. Records have 100 bytes where the name does not say otherwise.
+--real: the shapes that need a real Kafka, which is started for them.
 
 Prints both rates (medians, per second) and their ratio, and names what is below its gate. Exit status: 1 if a shape could not be
 played, or if --gate is given and one is below.
@@ -14,6 +15,7 @@ played, or if --gate is given and one is below.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -22,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,219 +32,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-VALUE = b"x" * 100
+from benchmarks.shape_clients import CLIENTS, PATIENCE_S, VALUE, Client, Confluent  # noqa: E402
+
 OBJECT = {"id": 1, "name": "somebody", "tags": ["a", "b"]}
 HEADERS = [("a", b"1"), ("trace", b"0123456789abcdef")]
 KEYS = [b"user-%d" % i for i in range(1000)]
 SECONDS = 2.0
 FILLED = 200_000
-PATIENCE_S = 60.0
-
-Options = Mapping[str, Any]
-
-
-# -- the clients, in the words that the shapes use ---------------------------------------------------------------------------
-class Client:
-    """producer(options) gives it send(topic, value, key, partition, headers) and flush(); consumer(topic, partitions, options) one(): a message, many(n): takes
-    some and says how many, and iterate(). with_callback(done) sends a record and has its outcome told; wait(partition) sends one and waits for it.
-    """
-
-    def __init__(self, bootstrap: str, handler: str) -> None:
-        self.bootstrap, self.handler = bootstrap, handler
-
-    send: Callable[..., Any]
-    flush: Callable[[], object]
-    one: Callable[[], Any]
-    many: Callable[[int], int]
-    iterate: Callable[[], Iterator[Any]]
-    producer: Callable[[Options], None]
-    consumer: Callable[[str, int, Options], None]
-    with_callback: Callable[[Callable[[Any], object]], None]
-    wait: Callable[[int], None]
-
-
-class Gkafka(Client):
-    """The native API."""
-
-    def producer(self, options: Options) -> None:
-        producer = self._client().get_producer(**options)
-        if "transactional_id" in options:
-            producer.init_transactions()
-            producer.begin_transaction()
-        self.send, self.flush = producer.produce, lambda: producer.flush(PATIENCE_S)
-
-    def consumer(self, topic: str, partitions: int, options: Options) -> None:
-        consumer = self._client().get_consumer(topic, **options)
-        self.one, self.many = lambda: consumer.consume(5000), lambda count: len(consumer.consume_batch(count, 5000))
-        self.iterate = lambda: iter(consumer)
-
-    def with_callback(self, done: Callable[[Any], object]) -> None:
-        self.send("t12", VALUE, partition=0).add_done_callback(done)
-
-    def wait(self, partition: int) -> None:
-        self.send("t12", VALUE, partition=partition).result(PATIENCE_S)
-
-    def _client(self) -> Any:
-        from gkafka import KafkaClient
-
-        return KafkaClient(self.bootstrap, handler=self.handler)
-
-
-class Confluent(Client):
-    """options: those of the native API, as far as confluent-kafka has them; callables are called by the loop that sends or reads, as its users do."""
-
-    def producer(self, options: Options) -> None:
-        import confluent_kafka
-
-        conf = {"bootstrap.servers": self.bootstrap, "linger.ms": options.get("linger_ms", 5), "queue.buffering.max.messages": 1_000_000}
-        conf |= {"acks": options.get("acks", "all"), "enable.idempotence": options.get("acks", "all") == "all"}
-        conf |= {"compression.type": options["compression"]} if "compression" in options else {}
-        self.inner = producer = confluent_kafka.Producer(conf)
-        produce, poll, sent = producer.produce, producer.poll, itertools.count(1)
-
-        def send(topic: str, value: Any, **given: Any) -> None:
-            while True:
-                try:
-                    produce(topic, value, **given)
-                    break
-                except BufferError:
-                    poll(0.05)
-            if not next(sent) % 1000:
-                poll(0)
-
-        serialized, key_serialized = options.get("value_serializer"), options.get("key_serializer")
-        partitioner = options.get("partitioner") if callable(options.get("partitioner")) else None
-        told = {"on_delivery": options["on_delivery"]} if "on_delivery" in options else {}
-        numbers = list(range(12))
-
-        def send_with_own_code(topic: str, value: Any, key: Any = None, **given: Any) -> None:
-            if serialized is not None:
-                value = serialized(value)
-            if key_serialized is not None:
-                key = key_serialized(key)
-            if partitioner is not None:
-                given["partition"] = partitioner(numbers, key)
-            send(topic, value, key=key, **told, **given)
-
-        def flush() -> None:
-            while producer.flush(30):
-                pass
-
-        own_code = serialized is not None or key_serialized is not None or partitioner is not None or told
-        self.send, self.flush = send_with_own_code if own_code else send, flush
-
-    def consumer(self, topic: str, partitions: int, options: Options) -> None:
-        import confluent_kafka
-
-        conf = {"bootstrap.servers": self.bootstrap, "group.id": options.get("group") or "none", "auto.offset.reset": "earliest"}
-        conf |= {"enable.auto.commit": bool(options.get("auto_commit")), "queued.min.messages": 1_000_000}
-        consumer = confluent_kafka.Consumer({**conf, "fetch.message.max.bytes": 4 << 20, "check.crcs": options.get("check_crcs", True)})
-        if options.get("group"):
-            consumer.subscribe([topic])
-        else:
-            consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(partitions)])
-        deserialized, key_deserialized = options.get("value_deserializer"), options.get("key_deserializer")
-
-        def read(message: Any) -> Any:
-            if deserialized is not None:
-                deserialized(message.value())
-            if key_deserialized is not None:
-                key_deserialized(message.key())
-            return message
-
-        deserializes = deserialized is not None or key_deserialized is not None
-        self.one = (lambda: read(consumer.poll(5))) if deserializes else lambda: consumer.poll(5)
-        self.many = (
-            (lambda count: len([read(m) for m in consumer.consume(count, 5)]))
-            if deserializes
-            else lambda count: len(consumer.consume(count, 5))
-        )
-        self.iterate = lambda: iter(self.one, None)
-
-    def with_callback(self, done: Callable[[Any], object]) -> None:
-        self.send("t12", VALUE, partition=0, on_delivery=lambda error, message: done(message))
-
-    def wait(self, partition: int) -> None:
-        done: list[Any] = []
-        self.inner.produce("t12", VALUE, partition=partition, on_delivery=lambda *_: done.append(1))
-        while not done:
-            self.inner.poll(1)
-
-
-class Facade(Client):
-    """gkafka.kafka: KafkaProducer and KafkaConsumer."""
-
-    def producer(self, options: Options) -> None:
-        from gkafka.kafka import KafkaProducer
-
-        self.inner = producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap, handler=self.handler, linger_ms=5, batch_size=1 << 17, **options
-        )
-        self.send = producer.send
-        self.flush = lambda: producer.flush(PATIENCE_S)
-
-    def consumer(self, topic: str, partitions: int, options: Options) -> None:
-        from gkafka.kafka import KafkaConsumer
-
-        given = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 5000, "handler": self.handler, **options}
-        consumer = KafkaConsumer(topic, bootstrap_servers=self.bootstrap, **given)
-        self.many = lambda count: sum(map(len, consumer.poll(5000, max_records=count).values()))
-        self.iterate = lambda: iter(consumer)
-
-    def with_callback(self, done: Callable[[Any], object]) -> None:
-        self.inner.send("t12", VALUE, partition=0).add_callback(done)
-
-
-class Pykafka(Client):
-    """pykafka's Producer and SimpleConsumer."""
-
-    def producer(self, options: Options) -> None:
-        topic = self._topic("t12")
-        producer = topic.get_producer(linger_ms=5, **options)
-        self.send = lambda topic, value, key=None, partition=None: producer.produce(value, key)
-        if options.get("delivery_reports"):  # as its users do: they are taken out now and then
-            sent = itertools.count(1)
-
-            def send(topic: str, value: Any, key: Any = None, partition: Any = None) -> None:
-                producer.produce(value, key)
-                if not next(sent) % 1000:
-                    self._take_reports(producer)
-
-            self.send = send
-        self.flush = producer.stop
-
-    @staticmethod
-    def _take_reports(producer: Any) -> None:
-        import queue
-
-        while True:
-            try:
-                producer.get_delivery_report(block=False)
-            except queue.Empty:
-                return
-
-    def consumer(self, topic: str, partitions: int, options: Options) -> None:
-        consumer = self._topic(topic).get_simple_consumer(consumer_timeout_ms=5000, **options)
-        self.one, self.iterate = consumer.consume, lambda: iter(consumer)
-
-    def _topic(self, name: str) -> Any:
-        from gkafka import KafkaClient
-
-        self.client = KafkaClient(self.bootstrap, handler=self.handler)
-        return self.client.topics[name.encode()]
-
-
-class Member(Pykafka):
-    """pykafka's BalancedConsumer."""
-
-    def consumer(self, topic: str, partitions: int, options: Options) -> None:
-        consumer = self._topic(topic).get_balanced_consumer("shapes", managed=True, consumer_timeout_ms=PATIENCE_S * 1000, **options)
-        self.one, self.many = consumer.consume, lambda count: len(consumer.consume_batch(count, PATIENCE_S * 1000))
-        self.iterate = lambda: iter(consumer)
-
-
-CLIENTS: dict[str, type[Client]] = {"gkafka": Gkafka, "confluent": Confluent, "facade": Facade, "pykafka": Pykafka, "member": Member}
-
 
 # -- what a shape does with a client: each returns a rate, per second -------------------------------------------------------------
 Play = Callable[[Client], float]
@@ -253,15 +50,16 @@ def sending(call_of: Callable[[Client], Callable[[], object]], **options: Any) -
     def play(client: Client) -> float:
         client.producer(options)
         call = call_of(client)
-        for _ in range(200):
-            call()
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < SECONDS:
-            for _ in range(50):
+        with client.transaction() if "transactional_id" in options else contextlib.nullcontext():
+            for _ in range(200):
                 call()
-            count += 50
-        client.flush()
-        return count / (time.perf_counter() - began)
+            count, began = 0, time.perf_counter()
+            while time.perf_counter() - began < SECONDS:
+                for _ in range(50):
+                    call()
+                count += 50
+            client.flush()
+            return count / (time.perf_counter() - began)
 
     return play
 
@@ -342,6 +140,90 @@ def reading(topic: str, partitions: int = 1, *, how: str | int = 500, **options:
 
     play.topic = topic  # type: ignore[attr-defined]  # a note on a function, for who plays it
     return play
+
+
+def a_name() -> str:
+    """Of a group or a transactional id that nobody has used."""
+    return f"shapes-{uuid.uuid4().hex}"
+
+
+def joining(client: Client) -> float:
+    """From nothing to the first record as a member of a new group."""
+    began = time.perf_counter()
+    client.consumer("filled4", 4, {"group": a_name(), "auto_offset_reset": "earliest"})
+    while not client.many(1):
+        pass
+    return 1 / (time.perf_counter() - began)
+
+
+def in_group(size: int, *, commit: bool) -> Play:
+    """A member takes so many records a call, and commits them; or they are committed in the background."""
+
+    def play(client: Client) -> float:
+        client.consumer("filled4", 4, {"group": a_name(), "auto_offset_reset": "earliest", "auto_commit": not commit})
+        while not client.many(1):
+            pass
+        got, began = 0, time.perf_counter()
+        while got < FILLED - 20_000 and time.perf_counter() - began < 2 * SECONDS:
+            got += client.many(size)
+            if commit:
+                client.commit()
+        return got / (time.perf_counter() - began)
+
+    return play
+
+
+def transactions(size: int) -> Play:
+    """One after the other, of so many records each."""
+
+    def play(client: Client) -> float:
+        client.producer({"transactional_id": a_name()})
+        count, began = -5, time.perf_counter()
+        while count <= 0 or time.perf_counter() - began < SECONDS:
+            with client.transaction():
+                for _ in range(size):
+                    client.send("t12", VALUE, partition=0)
+            count += 1
+            if count == 0:
+                began = time.perf_counter()
+        return count / (time.perf_counter() - began)
+
+    return play
+
+
+def exactly_once(client: Client) -> float:
+    """Records of one topic go to another one in transactions of 500, with their offsets."""
+    client.producer({"transactional_id": a_name()})
+    client.consumer("filled4", 4, {"group": a_name(), "auto_offset_reset": "earliest"})
+    got, began = 0, 0.0
+    while got < FILLED - 20_000 and (not began or time.perf_counter() - began < 2 * SECONDS):
+        values = client.take(500)
+        with client.transaction():
+            for value in values:
+                client.send("t12", value, partition=0)
+            client.send_offsets()
+        if began:
+            got += len(values)
+        elif values:
+            began = time.perf_counter()
+    return got / (time.perf_counter() - began)
+
+
+def end_to_end(client: Client) -> float:
+    """One record after the other is sent and read."""
+    client.producer({"linger_ms": 0})
+    client.consumer("e2e", 1, {"group": a_name(), "auto_offset_reset": "earliest"})
+    client.send("e2e", VALUE, partition=0)
+    while client.take(1000):  # what earlier ones have left; the last call waits until nothing comes
+        pass
+    times = []
+    for _ in range(400):
+        began = time.perf_counter()
+        client.send("e2e", VALUE, partition=0)
+        if not client.take(1):
+            raise RuntimeError("the record did not come within 5 s")
+        times.append(time.perf_counter() - began)
+    return 1 / statistics.median(times[100:])
 
 
 # -- the shapes ------------------------------------------------------------------------------------------------------------------
@@ -472,6 +354,7 @@ SHAPES: dict[str, Shape] = {
 }
 FILLS: dict[str, tuple[int, int | None]] = {
     "filled1": (1, None),
+    "filled4": (4, None),
     "batch1": (4, 1),
     "batch10": (4, 10),
     "parts100": (100, 4),
@@ -479,6 +362,22 @@ FILLS: dict[str, tuple[int, int | None]] = {
 }
 """By topic: partitions, and records in each batch (None: as many as fit). Topics of many partitions have few records in a batch."""
 EMPTY = {"t12": 12, "t1000": 1000}
+REAL: dict[str, Shape] = {
+    "real-send": beside(PLAIN, 3),
+    "real-send-1k": beside(sending(record(VALUE * 10)), 1.6),
+    "real-send-10k": beside(sending(record(VALUE * 100)), 1.6),
+    "real-wait-1": beside(waiting(1), 0.9),
+    "real-wait-8": beside(waiting(8), 0.9),
+    "real-transactions-of-1": beside(transactions(1)),
+    "real-transactions-of-100": beside(transactions(100)),
+    "real-exactly-once": beside(exactly_once, 1.3),
+    "real-join": beside(joining),
+    "real-group": beside(in_group(500, commit=False)),
+    "real-group-commit-500": beside(in_group(500, commit=True)),
+    "real-group-commit-each": beside(in_group(1, commit=True)),
+    "real-end-to-end": beside(end_to_end, 0.56),
+}
+"""Those of a real Kafka, which has these topics: t12, filled4 with FILLED records, e2e."""
 
 
 # -- playing them ----------------------------------------------------------------------------------------------------------------
@@ -518,12 +417,12 @@ def measure(name: str, side: str, bootstrap: str) -> None:
     os._exit(0)  # what is open is of no interest
 
 
-def chosen(names: Sequence[str]) -> list[str]:
+def chosen(names: Sequence[str], shapes: Mapping[str, Shape]) -> list[str]:
     """Raises SystemExit for a name that is none."""
     found = []
-    for name in names or list(SHAPES):
-        plain = name.removesuffix("+g") if name not in SHAPES else name
-        fitting = [each for each in SHAPES if each == plain or (plain.endswith("*") and each.startswith(plain[:-1]))]
+    for name in names or list(shapes):
+        plain = name.removesuffix("+g") if name not in shapes else name
+        fitting = [each for each in shapes if each == plain or (plain.endswith("*") and each.startswith(plain[:-1]))]
         if plain != name:
             fitting = [f"{each}+g" for each in fitting if not each.endswith("+g")]
         if not fitting:
@@ -534,25 +433,47 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def shape_of(name: str) -> Shape:
     """With greenlets it is the same shape, unless it has gates of its own there."""
-    return SHAPES[name] if name in SHAPES else SHAPES[name.removesuffix("+g")]
+    shapes = SHAPES | REAL
+    return shapes[name] if name in shapes else shapes[name.removesuffix("+g")]
 
 
-def run(names: Sequence[str], rounds: int) -> list[dict[str, Any]]:
-    """Measure these shapes and print a line for each. Returns the lines of those that could be played."""
+@contextlib.contextmanager
+def broker_for(shape: Shape) -> Iterator[str]:
+    """The address of a stub with what the shape needs: a new one for each measurement, since it keeps what it gets, 8 GB of a partition at most."""
     from benchmarks.figures import create, stub_broker
 
+    topic = getattr(shape.ours[1], "topic", None)
+    with stub_broker() as bootstrap:
+        for each, partitions in {**EMPTY, **({topic: FILLS[topic][0]} if topic else {})}.items():
+            create(bootstrap, each, partitions)
+        fill(bootstrap, [topic] if topic else [])
+        yield bootstrap
+
+
+@contextlib.contextmanager
+def real_broker() -> Iterator[str]:
+    """The same of a real Kafka with what all of REAL need."""
+    from benchmarks.figures import create
+    from tests.live.kafka import KafkaNode
+    from tests.turns import NEWEST
+
+    with KafkaNode(NEWEST, fast=False) as kafka:
+        for topic, partitions in {"t12": 12, "filled4": FILLS["filled4"][0], "e2e": 1}.items():
+            create(kafka.hosts, topic, partitions)
+        fill(kafka.hosts, ["filled4"])
+        yield kafka.hosts
+
+
+def run(names: Sequence[str], rounds: int, address: str = "") -> list[dict[str, Any]]:
+    """Measure these shapes and print a line for each. address: of a broker that has what they need. Returns the lines of those that could be played."""
     rows = []
     print(f"{'shape':24} {'gkafka, /s':>12} {'peer, /s':>12} {'ratio':>6} {'gate':>5}  peer")
     for name in names:
         shape = shape_of(name)
-        topic = getattr(shape.ours[1], "topic", None)
         rates: dict[str, list[float]] = {"peer": [], "ours": []}
         try:
             for _, (side, values) in itertools.product(range(rounds), rates.items()):
-                with stub_broker() as bootstrap:  # a new one for each: it keeps what it gets, 8 GB of a partition at most
-                    for each, partitions in {**EMPTY, **({topic: FILLS[topic][0]} if topic else {})}.items():
-                        create(bootstrap, each, partitions)
-                    fill(bootstrap, [topic] if topic else [])
+                with contextlib.nullcontext(address) if address else broker_for(shape) as bootstrap:
                     values.append(measured(name, side, bootstrap))
         except (RuntimeError, subprocess.TimeoutExpired) as exc:
             print(f"{name:24} could not be played: {exc}", flush=True)
@@ -586,16 +507,18 @@ def main() -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shapes", nargs="*", metavar="SHAPE", help="default: all")
+    parser.add_argument("--real", action="store_true", help="those that need a real Kafka")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side (default: %(default)s)")
     parser.add_argument("--gate", action="store_true", help="exit with 1 if one of these is below its gate")
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the lines there, too")
     given = parser.parse_args()
-    names = chosen(given.shapes)
+    names = chosen(given.shapes, REAL if given.real else SHAPES)
     if given.list:
         print("\n".join(names))
         return 0
-    rows = run(names, given.rounds)
+    with real_broker() if given.real else contextlib.nullcontext("") as address:
+        rows = run(names, given.rounds, address)
     below = [row["shape"] for row in rows if row["ratio"] < row["gate"]]
     failed = set(names) - {row["shape"] for row in rows}
     print(f"{len(below)} of {len(rows)} below their gate" + (f": {', '.join(below)}" if below else ""))
