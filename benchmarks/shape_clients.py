@@ -51,7 +51,7 @@ class Gkafka(Client):
         consumer = self._client().get_consumer(topic, **options)
         self.take = lambda count: [message.value for message in consumer.consume_batch(count, 5000)]
         self.commit = consumer.commit
-        self.send_offsets = lambda: self._producer.send_offsets(consumer.positions(), consumer.group_metadata)
+        self.send_offsets = lambda: self._producer.send_offsets(consumer.positions(), consumer.group_metadata())
         self.one, self.many = lambda: consumer.consume(5000), lambda count: len(consumer.consume_batch(count, 5000))
         self.iterate = lambda: iter(consumer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, ClassVar
 
@@ -40,6 +40,8 @@ __all__ = ["KafkaProducer"]
 log = get_logger(__name__)
 
 DEFAULT = DefaultPartitioner()
+Serialize = Callable[[str, Any], Any]
+"""The topic and a key or value -> what is sent."""
 
 
 @o.telling(OTHER_NAMES, but=["send"])
@@ -118,9 +120,8 @@ class KafkaProducer(OfOneProcess):
         self._metrics()  # from here on rates count
         self._reporters.look()
         self._closed = False
-        plain = self._key is None and self._value is None and self._placing is None and not self._alone
-        if plain and type(self).send is _SEND:
-            self.send = self._producer.send  # type: ignore[method-assign]  # one compiled call for each record
+        if self._placing is None and not self._alone and type(self).send is _SEND:
+            self.send = _serialized(self._producer.send, self._key, self._value)  # type: ignore[method-assign]
 
     def _native_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         options = self.config
@@ -160,7 +161,7 @@ class KafkaProducer(OfOneProcess):
         for what is no bytes, IllegalStateError when closed. What a broker or max_request_size refuses is told by the future.
         """
         if value is None and key is None:
-            raise NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
+            raise _nothing(topic)
         given_key, given_value = key, value
         if self._key is not None:
             key = self._key(topic, key)
@@ -298,4 +299,32 @@ def _offset(entry: Any) -> tuple[int, str, int]:
 
 
 _SEND = KafkaProducer.send
+
+
+def _nothing(topic: Any) -> NothingToSend:
+    return NothingToSend(f"a record for {topic!r} with neither a key nor a value: give one of them")
+
+
+def _serialized(append: Callable[..., Any], key_of: Serialize | None, value_of: Serialize | None) -> Callable[..., Any]:
+    """Return `KafkaProducer.send` of a producer that has serializers at most, with as few steps for each record as that takes.
+
+    append: the same without serializers, one compiled call. It is returned itself if there are none.
+    """
+    if key_of is None and value_of is None:
+        return append
+
+    def send(
+        topic: str, value: Any = None, key: Any = None, headers: Any = None, partition: int | None = None, timestamp_ms: int | None = None
+    ) -> Any:
+        if value is None and key is None:
+            raise _nothing(topic)
+        if key_of is not None:
+            key = key_of(topic, key)
+        if value_of is not None:
+            value = value_of(topic, value)
+        return append(topic, value, key, headers, partition, timestamp_ms)
+
+    return send
+
+
 """What a subclass, or a tool that wraps the class's method, may have put something else in the place of: then that is called."""
