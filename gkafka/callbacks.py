@@ -103,9 +103,9 @@ class Callbacks:
         if self._calling_in == self._handler.current_id():
             return 0
         with self._lock:
-            telling = list(self._sender.telling)
+            telling = list(self._sender.outcomes.telling)
         # An outcome is known a moment before its callbacks are queued.
-        while any(batch in self._sender.telling for batch in telling) and self._handler.monotonic() < deadline:
+        while any(batch in self._sender.outcomes.telling for batch in telling) and self._handler.monotonic() < deadline:
             self._handler.sleep(LOOK_AGAIN_S)
         with self._lock:
             due = deque(callbacks for _, _, callbacks in self._queue)

@@ -190,7 +190,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def retry_what_was_not_sent(self) -> None:
         """For skins: a try that found no connection, or no leader, is none of `retries`; delivery_timeout_ms ends such tries."""
-        self._driver.sender.counts_unsent = False
+        self._driver.sender.delivery_limits.counts_unsent = False
 
     # -- options -----------------------------------------------------------------------------------------------------------
     @staticmethod
@@ -801,7 +801,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             "unsettled_batches": len(unsettled),
             "unsettled_records": sum(b.count for b in unsettled),
             "retried_batches": self._driver.sender.retried,
-            "split_batches": self._driver.sender.splits,
+            "split_batches": self._driver.sender.splitter.splits,
             "requests": self._driver.sender.sent_requests,
             "restarts": self._driver.restarts,
             "epoch_bumps": self._driver.sender.epoch_bumps,

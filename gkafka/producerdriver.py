@@ -21,7 +21,7 @@ from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
 from gkafka.core.numbering import Idempotence
-from gkafka.core.sender import Outgoing, Sender, Settled
+from gkafka.core.sender import Outgoing, Sender, SenderSettings, Settled
 from gkafka.exceptions import (
     ForkedClientError,
     KafkaException,
@@ -119,21 +119,23 @@ class ProducerDriver:
         self.sender = Sender(
             self.accumulator,
             cluster.metadata,
+            SenderSettings(
+                acks=acks,
+                idempotence=config.enable_idempotence if acks == -1 else False,
+                linger_s=config.linger_ms / 1000,
+                batch_bytes=config.batch_bytes,
+                max_request_bytes=config.max_request_bytes,
+                max_in_flight=config.max_in_flight,
+                delivery_timeout_s=config.delivery_timeout_ms / 1000,
+                ack_timeout_s=(config.request_timeout_ms if config.ack_timeout_ms is None else config.ack_timeout_ms) / 1000,
+                retries=config.retries,
+                backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+                transactional_id=config.transactional_id,
+                **({"most_batches": BATCHES_AT_ONCE} if self._handler.cooperative else {}),
+            ),
             roll=appender.take,
-            acks=acks,
-            idempotence=config.enable_idempotence if acks == -1 else False,
-            linger_s=config.linger_ms / 1000,
-            batch_bytes=config.batch_bytes,
-            max_request_bytes=config.max_request_bytes,
-            max_in_flight=config.max_in_flight,
-            delivery_timeout_s=config.delivery_timeout_ms / 1000,
-            request_timeout_s=config.request_timeout_ms / 1000,
-            ack_timeout_s=None if config.ack_timeout_ms is None else config.ack_timeout_ms / 1000,
-            retries=config.retries,
-            backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
-            chance=self._handler.random(),
             set_limit=appender.set_limit,
-            **({"most_batches": BATCHES_AT_ONCE} if self._handler.cooperative else {}),
+            chance=self._handler.random(),
         )
         self.transactions: Transactions | None = None
         self.fatal: KafkaException | None = None
@@ -321,7 +323,7 @@ class ProducerDriver:
         if overdue:
             self._take_back(now)
         with self.lock:
-            if due > now and not sender.ended:
+            if due > now and not sender.outcomes.ended:
                 alone = sender.send_alone(now, self._ready_at)
             if alone is None:
                 plan = sender.poll(now, self._ready_at)
@@ -422,7 +424,7 @@ class ProducerDriver:
             if not outgoing.batches:
                 self._answered(outgoing, None)
                 return
-        request = self.sender.request(outgoing)
+        request = self.sender.requests.build(outgoing)
         on_done = partial(self._on_answer, outgoing)
         timeout_s = self._config.request_timeout_ms / 1000
         flying = Flying(outgoing, channel, on_done, size, self._handler.monotonic() + timeout_s + LOST_S)
@@ -442,7 +444,11 @@ class ProducerDriver:
         """What is late and still waits for its connection goes no more, and so is certainly not written. All that waits beside it is taken back, to
         be sent again: it may share the request, and what comes after it has the next numbers.
         """
-        late = {id(channel) for outgoing, channel, *_ in self._flying if any(self.sender.is_late(batch, now) for batch in outgoing.batches)}
+        late = {
+            id(channel)
+            for outgoing, channel, *_ in self._flying
+            if any(self.sender.delivery_limits.is_late(batch, now) for batch in outgoing.batches)
+        }
         for outgoing, channel, on_done, *_ in list(self._flying):
             error = channel.withdraw(on_done) if id(channel) in late else None
             if error is not None:
@@ -615,7 +621,7 @@ class ProducerDriver:
         _, stale = self.sender.on_answer(outgoing, response, error, now)
         if stale:
             self._cluster.metadata.invalidate()
-        divided, self.sender.divided = self.sender.divided, []
+        divided, self.sender.splitter.divided = self.sender.splitter.divided, []
         return divided
 
     def _after_answer(self, outgoing: Outgoing, error: KafkaException | None, divided: list[Batch]) -> None:
@@ -666,16 +672,16 @@ class ProducerDriver:
     # -- settling --------------------------------------------------------------------------------------------------------------
     def finish(self) -> None:
         """One completion for each batch that was settled: waiters wake, callbacks are queued for their worker, memory is given back."""
-        if not self.sender.ended:
+        if not self.sender.outcomes.ended:
             return
         with self.lock:
             if self.torn is not None:
                 return
-            settled = self.sender.take_ended()
+            settled = self.sender.outcomes.take_ended()
         for outcome in settled:
             self._tell(outcome)
         with self.lock:
-            self.settled_records += self.sender.told(settled)
+            self.settled_records += self.sender.outcomes.told(settled)
         if not self.outcome.is_set():
             self.outcome.set()
         self.memory.give_room()
@@ -686,7 +692,7 @@ class ProducerDriver:
     def _tell(self, outcome: Settled) -> None:
         batch = outcome.batch
         whole = batch.parent or batch
-        heard = self.sender.telling[batch].callbacks
+        heard = self.sender.outcomes.telling[batch].callbacks
         if heard:
             pass  # from who was interrupted
         elif outcome.error is None:

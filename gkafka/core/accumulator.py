@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gkafka.core.backoff import Retry
+from gkafka.core.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
+    from gkafka.core.metadata import Metadata
     from gkafka.exceptions import KafkaException
     from gkafka.records import Batch
 
@@ -137,6 +139,24 @@ class PartitionQueue:
                 younger = i
                 break
         self.pending.insert(younger, batch)
+
+    def remove(self, batch: Batch) -> None:
+        """Take a batch out, whether it is on the wire or pending."""
+        if batch in self.on_wire:
+            self.on_wire.remove(batch)
+        elif batch in self.pending:  # else its driver was interrupted just as it took it
+            self.pending.remove(batch)
+
+    def topic_id_in(self, metadata: Metadata) -> UUID:
+        """Return the topic's id: requests and answers name the topic by nothing else (KIP-516).
+
+        A topic may vanish from the metadata while its batches are under way (B01). Then it is the
+        id that these were sent to.
+        """
+        known = metadata.topic_id(self.key[0])
+        if known is self.topic_id or self.topic_id is None or known != NO_TOPIC_ID:
+            return known
+        return self.topic_id
 
     def counted(self, batch: Batch) -> None:
         """It has its numbers: the next batch has those behind them, also if who numbered it came no further."""

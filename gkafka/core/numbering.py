@@ -29,7 +29,7 @@ from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 if TYPE_CHECKING:
     from gkafka.records import Batch
 
-__all__ = ["Event", "Idempotence", "Numbering"]
+__all__ = ["Event", "Idempotence", "Numbering", "in_doubt"]
 
 log = get_logger(__name__)
 
@@ -218,6 +218,15 @@ class Numbering:
                 batch.extra.unnumber()
         queue.gap = queue.dead = None
         self._bump(queue)
+
+
+def in_doubt(batch: Batch, error: KafkaException) -> KafkaException:
+    """Return the error of a batch that may be in the log, and whose number is refused now."""
+    text = (
+        f"{batch.topic}-{batch.partition}: {batch.count} record(s) may be in the log or not: the answer to an earlier try was lost, and now the "
+        f"leader refuses their number, so they are not sent again; look for them in the topic before producing them again ({error})"
+    )
+    return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
 
 
 def _note_gap(queue: PartitionQueue, order: tuple[int, int], *, dead: tuple[int, int] | None) -> None:

@@ -1,51 +1,35 @@
 """The producer's machine: which batches go to which broker, and what an answer means for them.
 
-It waits for nothing and sends nothing: `poll(now)` returns requests to send, `on_answer` takes the outcome and returns what became of
-each batch. What keeps the order is told at `_may_send`; the numbers that brokers know batches again by are in `core/numbering.py`.
+It waits for nothing and sends nothing: `poll(now)` returns the requests to send, `on_answer` takes
+what came of a request. What keeps the order is said at `_may_send`. The parts of the machine:
+
+- `accumulator`: the batches that wait or are under way. `schedule`: which partitions are due.
+- `numbering`: sequence numbers, producer id and epoch.
+- `producerequests`: requests, and what an answer says of each batch.
+- `deliverylimits`: how long and how often a batch is tried.
+- `splitting`, `namedrecords`: the parts of a batch that is too large, or has refused records.
+- `outcomes`: what became of each batch, until everybody has been told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
-from gkafka.brokererrors import (
-    BrokerError,
-    DuplicateSequenceNumber,
-    InvalidRecord,
-    KafkaStorageError,
-    MessageSizeTooLarge,
-    NetworkException,
-    NotEnoughReplicasAfterAppend,
-    NotLeaderForPartition,
-    RecordListTooLarge,
-    RequestTimedOut,
-    Stale,
-    UnknownBrokerError,
-    UnknownError,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-    error_for,
-)
-from gkafka.core.accumulator import Accumulator, Flight, Key, PartitionQueue, ProducerId
+from gkafka.brokererrors import DuplicateSequenceNumber, NotLeaderForPartition, Stale, UnknownTopicId, UnknownTopicOrPartition
+from gkafka.core.accumulator import Accumulator, Key, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Chance
-from gkafka.core.metadata import NO_TOPIC_ID, BrokerInfo
-from gkafka.core.numbering import Event, Idempotence, Numbering
+from gkafka.core.deliverylimits import DeliveryLimits
+from gkafka.core.namedrecords import errors_by_index, not_at_fault, runs
+from gkafka.core.numbering import Event, Idempotence, Numbering, in_doubt
+from gkafka.core.outcomes import BatchOutcomes, Settled
+from gkafka.core.producerequests import Answer, Outgoing, ProduceRequests, is_unsent, is_unwritten, left_out, read_answer
 from gkafka.core.schedule import Schedule
-from gkafka.errortexts import given_up
-from gkafka.exceptions import (
-    BatchRefusedError,
-    ConnectionFailedError,
-    KafkaException,
-    KafkaTimeoutError,
-    LeaderNotFoundError,
-    ProtocolError,
-)
-from gkafka.logs import get_logger
-from gkafka.records._split import before
-from gkafka.wire.produce import BatchIndexAndErrorMessage, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from gkafka.wire.templates import BatchRequest, ProduceTemplate
+from gkafka.core.splitting import TOO_LARGE, Splitter, too_large_alone
+from gkafka.exceptions import KafkaException
+from gkafka.wire.produce import ProduceRequest, ProduceResponse
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -53,50 +37,33 @@ if TYPE_CHECKING:
     from gkafka.core.transaction import Transaction
     from gkafka.records import Batch
 
-__all__ = ["Outgoing", "Poll", "Sender", "Settled"]
+__all__ = ["Outgoing", "Poll", "Sender", "SenderSettings", "Settled"]
 
-log = get_logger(__name__)
-
-NEVER = float("inf")
 MAX_THROTTLE_S = 30.0
-MOST_TEMPLATES = 10_000
-"""Partitions of which a request is kept; each takes about 1 KB."""
-NOT_SENT = (ConnectionFailedError, LeaderNotFoundError)
-"""The batch has not left: no connection was made to its leader, or there is none."""
-MAYBE_WRITTEN = (UnknownError, RequestTimedOut, NetworkException, NotEnoughReplicasAfterAppend, KafkaStorageError, UnknownBrokerError)
-"""Errors with which a broker does not say that it has not written the batch. With acks=all also NotLeaderForPartition: a leader answers so
-when it loses the partition while it waits for the followers, and one of those, which has the batch, may lead next (B14)."""
-
-TOO_LARGE = (MessageSizeTooLarge, RecordListTooLarge)
-
-Named = Sequence[BatchIndexAndErrorMessage]
-"""The records of a batch that a broker refuses, by their index in it, and its words for each (KIP-467)."""
-Answer = tuple[int, int, "KafkaException | None", Named]
-"""What a broker says of a batch: its base offset, the time of its append, the error, and the records that are at fault."""
 
 
-class Outgoing(NamedTuple):
-    """Batches for one broker, at most one of a partition. They are sealed by the driver, in this order, before they go out."""
+@dataclass(frozen=True, kw_only=True)
+class SenderSettings:
+    """The options of one producer that its sender obeys.
 
-    broker_id: int
-    batches: list[Batch]
+    acks: 0, 1, or -1 for all. idempotence: None to give it up where brokers have no producer ids.
+    batch_bytes: size of a full batch. most_batches: of one request. max_in_flight: requests at a
+    broker. delivery_timeout_s: from a batch's creation to its failure. ack_timeout_s: how long a
+    leader waits for its followers. retries: None for any number. backoff: between them.
+    """
 
-
-class Settled(NamedTuple):
-    """What became of a batch. error None: it is in the log at base_offset (-1: the broker did not say)."""
-
-    batch: Batch
-    base_offset: int
-    log_append_time: int
-    error: KafkaException | None
-
-
-class Telling(NamedTuple):
-    """An outcome that is being told. callbacks: empty until the batch has heard it, then what it wants called with it, and behind that a
-    None once that is in the callbacks' hands: so whoever goes on after an interruption does nothing twice."""
-
-    outcome: Settled
-    callbacks: list[list[Any] | None]
+    acks: int
+    idempotence: bool | None
+    linger_s: float
+    batch_bytes: int
+    max_request_bytes: int
+    most_batches: int = 1 << 31
+    max_in_flight: int
+    delivery_timeout_s: float
+    ack_timeout_s: float
+    retries: int | None
+    backoff: Backoff
+    transactional_id: str | None = None
 
 
 class Poll(NamedTuple):
@@ -113,56 +80,37 @@ class Poll(NamedTuple):
 class Sender:
     """Decides what a producer sends.
 
-    roll: takes an open batch out of the appender (the driver's `Appender.roll`); None if it is empty or gone. set_limit: tells it how
-    many bytes the batches of a topic may hold (`Appender.set_limit`). divided: batches that were split and whose waiters do not know it
-    yet; the driver empties it. most_batches: of one request. ended: outcomes that the driver has not taken yet; telling: batches whose
-    outcome it took, and is not done with.
+    roll: takes an open batch out of the appender (the driver's `Appender.take`). It returns None
+    if the batch is empty or gone. set_limit: see `Splitter`. transaction: the machine of the
+    transactional id, None without one. flushing, pressed: nothing lingers, because somebody waits
+    for all of it, or for memory. in_flight: requests that are under way, by broker.
     """
 
     def __init__(
         self,
         accumulator: Accumulator,
         metadata: Metadata,
+        settings: SenderSettings,
         *,
         roll: Callable[[str, int], Batch | None],
-        acks: int,
-        idempotence: bool | None,
-        linger_s: float,
-        batch_bytes: int,
-        max_request_bytes: int,
-        max_in_flight: int,
-        delivery_timeout_s: float,
-        request_timeout_s: float,
-        ack_timeout_s: float | None = None,
-        retries: int | None,
-        backoff: Backoff,
-        chance: Chance,
         set_limit: Callable[[str, int], None] = lambda topic, size: None,
-        most_batches: int = 1 << 31,
+        chance: Chance,
     ) -> None:
-        self.accumulator, self._metadata, self._roll, self._set_limit = accumulator, metadata, roll, set_limit
-        self.acks, self._linger_s, self._batch_bytes, self._max_request_bytes = acks, linger_s, batch_bytes, max_request_bytes
-        self._most_batches = most_batches
-        self._max_in_flight, self._delivery_timeout_s, self._request_timeout_s = max_in_flight, delivery_timeout_s, request_timeout_s
-        self._ack_timeout_s = request_timeout_s if ack_timeout_s is None else ack_timeout_s
-        self._retries, self._backoff, self._chance = retries, backoff, chance
-        self.counts_unsent = True  # among the retries: tries that found no connection
-        self._maybe_written = (*MAYBE_WRITTEN, NotLeaderForPartition) if acks == -1 else MAYBE_WRITTEN
-        self.numbering = Numbering(idempotence, backoff=backoff, chance=chance)
+        self.accumulator, self._metadata, self._settings = accumulator, metadata, settings
+        self._roll, self._chance = roll, chance
+        self.delivery_limits = DeliveryLimits(settings.delivery_timeout_s, settings.retries)
+        self.numbering = Numbering(settings.idempotence, backoff=settings.backoff, chance=chance)
+        self.outcomes = BatchOutcomes()
+        self.requests = ProduceRequests(settings.acks, settings.ack_timeout_s, settings.transactional_id)
+        self.splitter = Splitter(accumulator, set_limit)
         self.transaction: Transaction | None = None
         self.flushing = False
         self.pressed = False
         self.in_flight: dict[int, int] = {}
         self.retried = 0
         self.sent_requests = 0
-        self.limits: dict[str, int] = {}
-        self.divided: list[Batch] = []
-        self.ended: list[Settled] = []
-        self.telling: dict[Batch, Telling] = {}
-        self.splits = 0
         self._throttled: dict[int, float] = {}
-        self._templates: dict[Key, ProduceTemplate] = {}
-        self._schedule = Schedule(accumulator, metadata, linger_s=linger_s, may_send=self._may_send)
+        self._schedule = Schedule(accumulator, metadata, linger_s=settings.linger_s, may_send=self._may_send)
 
     def set_gate(self, gate: Callable[[Key], bool]) -> None:
         """Let nothing of a partition out unless gate(partition) says so; it is asked again at each poll."""
@@ -212,13 +160,13 @@ class Sender:
             return None
         batch = next(iter(acc.unsettled))
         key = (batch.topic, batch.partition)
-        if acc.open.get(key) is not batch or (self._linger_s and key not in acc.hurried) or not schedule.is_plain(key):
+        if acc.open.get(key) is not batch or (self._settings.linger_s and key not in acc.hurried) or not schedule.is_plain(key):
             return None
         queue, leader = acc.queues.get(key), self._metadata.leader(*key)
         if leader is None or (queue is not None and queue.retry.failures):
             return None
         broker_id = leader[0]
-        if not self._has_room(broker_id, now) or ready_at(broker_id) > now or self.is_late(batch, now):
+        if not self._has_room(broker_id, now) or ready_at(broker_id) > now or self.delivery_limits.is_late(batch, now):
             return None
         if self._roll(*key) is None:
             return None
@@ -239,12 +187,12 @@ class Sender:
         - and see `Numbering.must_wait`.
         """
         again = bool(queue.pending) and (queue.pending[0].attempts > 0 or queue.pending[0].extra.is_part)
-        topic_id = self._topic_id(queue)
+        topic_id = queue.topic_id_in(self._metadata)
         made_again = topic_id is not queue.topic_id and topic_id != queue.topic_id
-        return not (again or made_again or self._max_in_flight == 1 or self.numbering.must_wait(queue))
+        return not (again or made_again or self._settings.max_in_flight == 1 or self.numbering.must_wait(queue))
 
     def _has_room(self, broker_id: int, now: float) -> bool:
-        return self.in_flight.get(broker_id, 0) < self._max_in_flight and now >= self._throttled.get(broker_id, 0.0)
+        return self.in_flight.get(broker_id, 0) < self._settings.max_in_flight and now >= self._throttled.get(broker_id, 0.0)
 
     def _drain(self, broker_id: int, now: float) -> list[Outgoing]:
         """Fill requests for one broker while its connection has room, taking the partitions in turn."""
@@ -268,9 +216,9 @@ class Sender:
             if queue is None:
                 continue
             if not batches and self.accumulator.lingering:
-                self._schedule.let_ride(broker_id, -(-self._batch_bytes // 2), now)
+                self._schedule.let_ride(broker_id, -(-self._settings.batch_bytes // 2), now)
             size = queue.pending[0].size
-            if batches and (total + size > self._max_request_bytes or len(batches) >= self._most_batches):
+            if batches and (total + size > self._settings.max_request_bytes or len(batches) >= self._settings.most_batches):
                 self._schedule.put_first(broker_id, key)
                 break
             total += size
@@ -300,7 +248,7 @@ class Sender:
     def _send_next(self, queue: PartitionQueue) -> Batch:
         batch = queue.pending.popleft()
         self.numbering.number(queue, batch)
-        topic_id = self._topic_id(queue)
+        topic_id = queue.topic_id_in(self._metadata)
         if topic_id is not queue.topic_id:
             if queue.topic_id is None or topic_id != queue.topic_id:
                 queue.known_to = None
@@ -311,48 +259,10 @@ class Sender:
         batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"
         return batch
 
-    def request(self, outgoing: Outgoing) -> ProduceRequest | BatchRequest:
-        """The produce request for batches that are sealed by now."""
-        if len(outgoing.batches) == 1 and isinstance(outgoing.batches[0].wire, memoryview):
-            return self._request_of_one(outgoing.batches[0])
-        return self.full_request(outgoing)
-
-    def _request_of_one(self, batch: Batch) -> BatchRequest:
-        queue: PartitionQueue = batch.extra.queue
-        template = self._templates.get(queue.key)
-        if template is None or (template.topic_id is not queue.topic_id and template.topic_id != queue.topic_id):
-            if len(self._templates) >= MOST_TEMPLATES:
-                self._templates.clear()
-            template = self._templates[queue.key] = ProduceTemplate(self.full_request(Outgoing(-1, [batch])))
-        return BatchRequest(template, batch.wire)
-
-    def full_request(self, outgoing: Outgoing) -> ProduceRequest:
-        """The same as a message, which knows what it holds."""
-        topics: dict[str, TopicProduceData] = {}
-        for batch in outgoing.batches:
-            topic = topics.get(batch.topic)
-            if topic is None:
-                topic = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=batch.extra.queue.topic_id, partition_data=[])
-            topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
-        return ProduceRequest(
-            transactional_id=self.transaction.transactional_id if self.transaction is not None else None,
-            acks=self.acks,
-            timeout_ms=int(self._ack_timeout_s * 1000),
-            topic_data=list(topics.values()),
-        )
-
     @property
     def newest_produce(self) -> int | None:
         """The newest Produce that may be used, None for any."""
         return self.transaction.newest(ProduceRequest.API) if self.transaction is not None else None
-
-    def _topic_id(self, queue: PartitionQueue) -> UUID:
-        """The topic's id, which is all that a request and its answer name it by (KIP-516). A topic may vanish from the metadata while its
-        batches are under way (B01): then it is the one that they were sent to."""
-        known = self._metadata.topic_id(queue.key[0])
-        if known is queue.topic_id or queue.topic_id is None or known != NO_TOPIC_ID:
-            return known
-        return queue.topic_id
 
     # -- what came -------------------------------------------------------------------------------------------------------
     def on_answer(
@@ -364,46 +274,26 @@ class Sender:
         """
         left = self.in_flight.get(outgoing.broker_id, 0) - 1
         self.in_flight[outgoing.broker_id] = max(left, 0)
-        answers = self._answers(outgoing, response) if response is not None else {}
+        answers = read_answer(outgoing, response, self._metadata) if response is not None else {}
         if response is not None and response.throttle_time_ms > 0:
             self._throttled[outgoing.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
-        already = len(self.ended)
+        already = len(self.outcomes.ended)
         stale = False
         for batch in outgoing.batches:
             answer: Answer = (-1, -1, error, ())
             if response is not None:
-                answer = answers.get((batch.topic, batch.partition)) or self._unanswered(batch, outgoing)
+                answer = answers.get((batch.topic, batch.partition)) or left_out(batch, outgoing.broker_id)
             self._settle(batch, answer, now)
             problem = answer[2]
             stale |= problem is not None and (problem.stale is Stale.METADATA or error is not None)
             if isinstance(problem, NotLeaderForPartition):
                 self._dispute(batch, outgoing.broker_id, now)
-        return self.ended[already:], stale
+        return self.outcomes.ended[already:], stale
 
     def _dispute(self, batch: Batch, broker_id: int, now: float) -> None:
         leader = self._metadata.leader(batch.topic, batch.partition)
         if leader is not None and leader[0] == broker_id:
             self._metadata.dispute(batch.topic, batch.partition, leader[1], now)
-
-    def _answers(self, outgoing: Outgoing, response: ProduceResponse) -> dict[Key, Answer]:
-        answers: dict[Key, Answer] = {}
-        named = not response.responses or bool(response.responses[0].name)
-        names = {} if named else {batch.extra.queue.topic_id: batch.topic for batch in outgoing.batches}
-        if response.node_endpoints:
-            self._metadata.add_brokers(BrokerInfo(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints)
-        for topic in response.responses:
-            name = topic.name or names.get(topic.topic_id, "")
-            for p in topic.partition_responses:
-                problem = error_for(p.error_code, p.error_message, topic=name, partition=p.index, api="Produce") if p.error_code else None
-                answers[name, p.index] = (p.base_offset, p.log_append_time_ms, problem, p.record_errors)
-                if p.current_leader.leader_id >= 0:
-                    self._metadata.leader_moved(name, p.index, p.current_leader.leader_id, p.current_leader.leader_epoch)
-        return answers
-
-    @staticmethod
-    def _unanswered(batch: Batch, outgoing: Outgoing) -> Answer:
-        text = f"broker {outgoing.broker_id} left {batch.topic}-{batch.partition} out of its answer to a produce request"
-        return -1, -1, ProtocolError(text, topic=batch.topic, partition=batch.partition, broker=outgoing.broker_id, api="Produce"), ()
 
     def _settle(self, batch: Batch, answer: Answer, now: float) -> None:
         offset, log_append_time, error, named = answer
@@ -412,11 +302,10 @@ class Sender:
             queue.on_wire.remove(batch)
         except ValueError:
             return  # its delivery timeout passed while it was under way: it is settled already
-        unsent = error is not None and (error.never_sent or isinstance(error, NOT_SENT))
-        if unsent:
+        if error is not None and is_unsent(error):
             batch.extra.unsent += 1
-        if unsent or (isinstance(error, BrokerError) and not isinstance(error, self._maybe_written)):
-            batch.extra.persisted = batch.extra.before  # this try did not write it: no connection was made, or the broker refused
+        if error is not None and is_unwritten(error, self._settings.acks):
+            batch.extra.persisted = batch.extra.before
         if error is None or isinstance(error, DuplicateSequenceNumber):
             if queue.retry.failures:
                 queue.retry.succeeded()
@@ -427,13 +316,13 @@ class Sender:
         if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
             queue.known_to = None
         if isinstance(error, TOO_LARGE):
-            if batch.count > 1 and not self.is_late(batch, now):
+            if batch.count > 1 and not self.delivery_limits.is_late(batch, now):
                 self._split(queue, batch)
             else:
-                self._fail(queue, batch, self._alone_too_large(batch, error))
+                self._fail(queue, batch, too_large_alone(batch, error))
             return
         if not self._may_retry(queue, batch, error, now):
-            at_fault = self._at_fault(batch, error, named) if named else {}
+            at_fault = errors_by_index(batch, error, named) if named else {}
             if at_fault:
                 self._fail_some(queue, batch, error, at_fault, now)
             else:
@@ -444,25 +333,10 @@ class Sender:
         queue.put_back(batch)
         self.numbering.mend(queue)
         if now >= queue.retry.not_before:  # what was in flight beside it fails with it: that is one failure, not five
-            queue.retry.failed(self._backoff, now, self._chance)
+            queue.retry.failed(self._settings.backoff, now, self._chance)
         self.accumulator.waits(queue)
 
     # -- records that are at fault ---------------------------------------------------------------------------------------
-    @staticmethod
-    def _at_fault(batch: Batch, error: KafkaException, named: Named) -> dict[int, KafkaException]:
-        """The error of each record that the broker names, by its index. The same words are the same error.
-
-        The answer has one code for all of them: with several, which may differ, it counts for none, as in the Java client.
-        """
-        places = [entry for entry in named if 0 <= entry.batch_index < batch.count]
-        code = error.code if len(places) == 1 and isinstance(error, BrokerError) else InvalidRecord.code
-        told: dict[str | None, KafkaException | None] = {None: error, "": error}
-        for entry in places:
-            text = entry.batch_index_error_message
-            if text not in told:
-                told[text] = error_for(code, text, topic=batch.topic, partition=batch.partition, api="Produce")
-        return {entry.batch_index: told[entry.batch_index_error_message] or error for entry in places}
-
     def _fail_some(
         self, queue: PartitionQueue, batch: Batch, error: KafkaException, at_fault: dict[int, KafkaException], now: float
     ) -> None:
@@ -470,14 +344,13 @@ class Sender:
 
         The numbers behind the first record at fault cannot be used: `Numbering.mend` begins anew.
         """
-        runs = _runs(batch.count, at_fault)
-        if len(runs) == 1:
+        found = runs(batch.count, at_fault)
+        if len(found) == 1:
             self._fail(queue, batch, at_fault[0])
             return
-        parts = _cut(batch, [first for first, _ in runs[1:]])
-        self._stand_in(batch, parts)
-        bad = [(part, why) for part, (_, why) in zip(parts, runs, strict=True) if why is not None]
-        others = [part for part, (_, why) in zip(parts, runs, strict=True) if why is None]
+        parts = self.splitter.cut(batch, [first for first, _ in found[1:]])
+        bad = [(part, why) for part, (_, why) in zip(parts, found, strict=True) if why is not None]
+        others = [part for part, (_, why) in zip(parts, found, strict=True) if why is None]
         obstacle = self._why_not_without(batch, now)
         if obstacle is None:
             for part in others:
@@ -486,7 +359,7 @@ class Sender:
             self.accumulator.waits(queue)
         self._fail_parts(queue, bad)
         if obstacle is not None:
-            self._fail_parts(queue, [(part, _not_at_fault(part, len(at_fault), bad[0][1], obstacle)) for part in others])
+            self._fail_parts(queue, [(part, not_at_fault(part, len(at_fault), bad[0][1], obstacle)) for part in others])
 
     def _why_not_without(self, batch: Batch, now: float) -> str | None:
         """Why the records that are not at fault cannot be sent again without the others; None: they can."""
@@ -494,8 +367,8 @@ class Sender:
             return "the transaction can only be aborted, then done again"
         if batch.extra.sequence >= 0 and batch.extra.persisted == "maybe":
             return "whether an earlier try has written them nobody knows, as its answer was lost: look for them in the topic before producing them again"
-        if self.is_late(batch, now):
-            return f"no time was left to send them without it ({self._delivery_timeout_s:g} s): produce them again"
+        if self.delivery_limits.is_late(batch, now):
+            return f"no time was left to send them without it ({self.delivery_limits.timeout_s:g} s): produce them again"
         return None
 
     def _fail_parts(self, queue: PartitionQueue, parts: list[tuple[Batch, KafkaException]]) -> None:
@@ -506,66 +379,21 @@ class Sender:
             self._fail(queue, part, why)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Put the batch's records back in parts (KIP-126).
-
-        Nobody knows beforehand what compression makes of records, so the limit is found by halves. Later batches of the topic keep
-        to it. A split always makes parts of fewer records: it ends with records that fail alone (B05).
-        """
-        limit = min(batch.size // 2, self.limits.get(batch.topic, batch.size))
-        if batch.topic not in self.limits:
-            log.info("topic %s: a batch of %d bytes is too large for the broker, it goes in parts (KIP-126)", batch.topic, batch.wire_size)
-        self.limits[batch.topic] = limit
-        self._set_limit(batch.topic, limit)
-        self.splits += 1
-        parts: list[Batch] = batch.split(limit)
-        self._stand_in(batch, parts)
-        for part in parts:
+        for part in self.splitter.halve(batch):
             queue.put_back(part)
         self.accumulator.waits(queue)
-
-    def _stand_in(self, batch: Batch, parts: list[Batch]) -> None:
-        """Have parts stand in the place of their batch: they share its numbers, and it was no try of theirs."""
-        flight: Flight = batch.extra
-        for part in parts:
-            part.attempts = batch.attempts - 1
-            part.extra = flight.of_part(part.first, batch.first)
-        self.accumulator.replaced(batch, parts)
-        self.divided.append(batch)
-
-    @staticmethod
-    def _alone_too_large(batch: Batch, error: KafkaException) -> KafkaException:
-        text = (
-            f"{batch.topic}-{batch.partition}: {batch.count} record(s) in a batch of {batch.wire_size} bytes are too large for the broker: "
-            f"raise the topic's max.message.bytes (for all topics the broker's message.max.bytes), or send less ({error})"
-        )
-        return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
 
     def _may_retry(self, queue: PartitionQueue, batch: Batch, error: KafkaException, now: float) -> bool:
         again = error.retriable
         if self.numbering.is_refusal(batch, error):
             # Inside a transaction a new epoch would begin a new one, and this one be committed without what came before (B02).
             again = queue.has_older(batch) if self.transaction is not None else self.numbering.refused(queue, batch, error)
-        return again and not self.is_late(batch, now) and (self._retries is None or self._tries(batch) <= self._retries)
-
-    def _tries(self, batch: Batch) -> int:
-        return int(batch.attempts if self.counts_unsent else batch.attempts - batch.extra.unsent)
+        return again and self.delivery_limits.allow_retry(batch, now)
 
     def _explained(self, batch: Batch, error: KafkaException, now: float) -> KafkaException:
-        """Why a batch is not sent again although its number, its time or the tries that it has are all that is wrong."""
         if batch.extra.persisted == "maybe" and self.numbering.is_refusal(batch, error):
-            text = (
-                f"{batch.topic}-{batch.partition}: {batch.count} record(s) may be in the log or not: the answer to an earlier try was lost, and now the "
-                f"leader refuses their number, so they are not sent again; look for them in the topic before producing them again ({error})"
-            )
-        elif error.retriable and self.is_late(batch, now):
-            text = f"{self._too_late(batch)}: {error}"
-            if error.never_sent and batch.extra.refused is not None:
-                text += f"; the last try: {batch.extra.refused}"
-        elif error.retriable and self._retries is not None and self._tries(batch) > self._retries:
-            text = f"{batch.topic}-{batch.partition}: {given_up(self._tries(batch), self._retries, error)}"
-        else:
-            return error
-        return type(error)(text, topic=batch.topic, partition=batch.partition, broker=error.broker, api="Produce")
+            return in_doubt(batch, error)
+        return self.delivery_limits.explained(batch, error, now)
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
         if self.transaction is not None:
@@ -576,7 +404,7 @@ class Sender:
         return self._done(queue, Settled(batch, -1, -1, error))
 
     def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
-        self.ended.append(settled)  # before it leaves its place: whoever is interrupted in between leaves it to be told
+        self.outcomes.ended.append(settled)  # before it leaves its place: whoever is interrupted in between leaves it to be told
         self.accumulator.settled(settled.batch)
         if settled.error is not None or queue.pending or queue.key in self.accumulator.open:
             self.accumulator.touched[queue.key] = None  # else there is nothing to place
@@ -584,35 +412,14 @@ class Sender:
             self.accumulator.rests(queue, self.numbering.producer)
         return settled
 
-    def take_ended(self) -> list[Settled]:
-        """The outcomes since the last call. They are owed until `told`."""
-        ended = self.ended
-        for settled in ended:
-            self.telling.setdefault(settled.batch, Telling(settled, []))
-        self.ended = []
-        return ended
-
-    def told(self, taken: list[Settled]) -> int:
-        """Everybody has heard of these outcomes. Those that their teller was stopped before are left to the next. Returns how many records that were."""
-        count, untold = 0, []
-        for settled in taken:
-            if settled.batch.done:
-                count += settled.batch.count
-            else:
-                untold.append(settled)
-        self.ended[:0] = untold
-        for settled in taken:
-            self.telling.pop(settled.batch, None)
-        return count
-
     @property
     def owes(self) -> bool:
         """Is there a batch without an outcome, or an outcome that was not told?"""
-        return bool(self.accumulator.unsettled or self.ended or self.telling)
+        return bool(self.accumulator.unsettled or self.outcomes.ended or self.outcomes.telling)
 
     def owed(self) -> list[Batch]:
         """Those batches: what flush() waits for."""
-        return list(dict.fromkeys((*self.telling, *(settled.batch for settled in self.ended), *self.accumulator.unsettled)))
+        return list(dict.fromkeys((*self.outcomes.batches(), *self.accumulator.unsettled)))
 
     # -- producer id -----------------------------------------------------------------------------------------------------
     @property
@@ -644,8 +451,10 @@ class Sender:
 
     # -- time --------------------------------------------------------------------------------------------------------------
     def _expire(self, now: float) -> list[Settled]:
-        """Batches whose delivery timeout has passed. Unsettled batches are in the order of their creation."""
-        return [self._expired(batch, self._taken_out(batch)) for batch in list(self._overdue(now))]
+        """Fail the batches whose delivery timeout has passed. Unsettled batches are in the order of their creation."""
+        limits = self.delivery_limits
+        overdue = list(takewhile(lambda batch: limits.is_late(batch, now), self.accumulator.unsettled))
+        return [self._fail(self._taken_out(batch), batch, limits.expired(batch, self._why_undelivered(batch))) for batch in overdue]
 
     def _taken_out(self, batch: Batch) -> PartitionQueue:
         """Take a batch away, wherever it is; an open one takes no more records. Returns its queue."""
@@ -654,40 +463,18 @@ class Sender:
             self._roll(*key)
             self.accumulator.rolled(batch)
         queue: PartitionQueue = batch.extra.queue
-        if batch in queue.on_wire:
-            queue.on_wire.remove(batch)
-        elif batch in queue.pending:  # else its driver was interrupted just as it took it
-            queue.pending.remove(batch)
+        queue.remove(batch)
         return queue
 
-    def is_late(self, batch: Batch, now: float) -> bool:
-        """Has its delivery timeout passed?"""
-        return now >= batch.created + self._delivery_timeout_s
-
     def is_overdue(self, now: float) -> bool:
-        """Has that of any?"""
+        """Has the delivery timeout of any batch passed?"""
         for batch in self.accumulator.unsettled:
-            return self.is_late(batch, now)
+            return self.delivery_limits.is_late(batch, now)
         return False
 
-    def _overdue(self, now: float) -> Iterable[Batch]:
-        for batch in self.accumulator.unsettled:
-            if not self.is_late(batch, now):
-                return
-            yield batch
-
-    def _expired(self, batch: Batch, queue: PartitionQueue) -> Settled:
-        why = "no answer came" if batch.extra.persisted == "maybe" else self._why_unsent(batch)
-        if batch.extra.refused is not None:
-            why += f"; the last try: {batch.extra.refused}"
-        error = KafkaTimeoutError(f"{self._too_late(batch)}: {why}", topic=batch.topic, partition=batch.partition, api="Produce")
-        error.__cause__ = batch.extra.refused
-        return self._fail(queue, batch, error)
-
-    def _too_late(self, batch: Batch) -> str:
-        return f"{batch.count} record(s) for {batch.topic}-{batch.partition} not delivered within {self._delivery_timeout_s:g} s"
-
-    def _why_unsent(self, batch: Batch) -> str:
+    def _why_undelivered(self, batch: Batch) -> str:
+        if batch.extra.persisted == "maybe":
+            return "no answer came"
         if self.numbering.state in (Idempotence.WANTED, Idempotence.ASKED):
             return "no broker gave a producer id"
         if self._metadata.leader(batch.topic, batch.partition) is None:
@@ -707,7 +494,7 @@ class Sender:
         acc = self.accumulator
         when = self._schedule.deadline(now)
         for batch in acc.unsettled:
-            when = min(when, batch.created + self._delivery_timeout_s)
+            when = min(when, batch.created + self.delivery_limits.timeout_s)
             break
         if self._throttled:
             when = min([when, *(until for until in self._throttled.values() if until > now)])
@@ -728,7 +515,7 @@ class Sender:
             queue.put_back(batch)
             batch.attempts -= 1
             batch.extra.persisted = batch.extra.before
-            if self.is_late(batch, now):
+            if self.delivery_limits.is_late(batch, now):
                 batch.extra.refused = error
             self.accumulator.waits(queue)
 
@@ -743,8 +530,7 @@ class Sender:
         """Begin anew from what the batches themselves tell: who worked here was interrupted, and how far it came nobody knows. Nothing is under way any
         more: what was goes again, in its order. opened: the appender's open batches.
         """
-        outcomes = {settled.batch: settled for settled in (*(entry.outcome for entry in self.telling.values()), *self.ended)}
-        self.ended = list(outcomes.values())
+        outcomes = self.outcomes.restart()
         owed = [batch for batch in dict.fromkeys((*self.accumulator.unsettled, *opened)) if batch not in outcomes and not batch.done]
         for batch in owed:
             for part in batch.parts or ():
@@ -761,29 +547,3 @@ class Sender:
     def abandon(self, error: KafkaException) -> list[Settled]:
         """Fail everything that is not settled: the producer closes, or can never send."""
         return [self._done(self._taken_out(batch), Settled(batch, -1, -1, error)) for batch in list(self.accumulator.unsettled)]
-
-
-def _runs(count: int, at_fault: dict[int, KafkaException]) -> list[tuple[int, KafkaException | None]]:
-    """The first record of each run of records that end alike, and the error of those; None: they are not at fault."""
-    runs: list[tuple[int, KafkaException | None]] = []
-    for index in range(count):
-        error = at_fault.get(index)
-        if not runs or runs[-1][1] is not error:
-            runs.append((index, error))
-    return runs
-
-
-def _cut(batch: Batch, firsts: list[int]) -> list[Batch]:
-    """Cut a batch before each of these records, which are numbered from its first one on."""
-    if not firsts:
-        return [batch]
-    middle = len(firsts) // 2
-    head, tail = batch.split(before(firsts[middle]))
-    return _cut(head, firsts[:middle]) + _cut(tail, [first - firsts[middle] for first in firsts[middle + 1 :]])
-
-
-def _not_at_fault(part: Batch, count: int, cause: KafkaException, obstacle: str) -> BatchRefusedError:
-    text = f"{part.topic}-{part.partition}: {part.count} record(s) are not at fault: the broker refused {count} other(s) of their batch ({cause}); {obstacle}"
-    error = BatchRefusedError(text, topic=part.topic, partition=part.partition, api="Produce")
-    error.__cause__ = cause
-    return error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from gkafka.core.accumulator import Accumulator, PartitionQueue
 from gkafka.core.backoff import Backoff
 from gkafka.core.metadata import Metadata
-from gkafka.core.sender import Outgoing, Poll, Sender
+from gkafka.core.sender import Outgoing, Poll, Sender, SenderSettings
 from gkafka.exceptions import KafkaException
 from gkafka.wire.metadata import (
     MetadataRequest,
@@ -81,7 +82,13 @@ class Rig:
     """
 
     def __init__(
-        self, leaders: dict[int, int] | None = None, *, idempotence: bool | None = True, strangers: bool = False, **options: Any
+        self,
+        leaders: dict[int, int] | None = None,
+        *,
+        idempotence: bool | None = True,
+        strangers: bool = False,
+        set_limit: Callable[[str, int], None] = lambda topic, size: None,
+        **options: Any,
     ) -> None:
         self.metadata = metadata(leaders or {0: 1})
         self._known = () if strangers else tuple(leaders or {0: 1})
@@ -95,12 +102,18 @@ class Rig:
             "max_request_bytes": 1 << 20,
             "max_in_flight": 5,
             "delivery_timeout_s": 120.0,
-            "request_timeout_s": 30.0,
+            "ack_timeout_s": 30.0,
             "retries": None,
             "backoff": Backoff(0.1, 1.0),
-            "chance": Random(1),
         }
-        self.sender = Sender(self.accumulator, self.metadata, roll=self._roll, **{**settings, **options})
+        self.sender = Sender(
+            self.accumulator,
+            self.metadata,
+            SenderSettings(**{**settings, **options}),
+            roll=self._roll,
+            set_limit=set_limit,
+            chance=Random(1),
+        )
         if idempotence:
             self.grant()
 
@@ -165,10 +178,10 @@ class Rig:
 
     def tell(self) -> list[Any]:
         """What a driver does with outcomes; the batches."""
-        taken = self.sender.take_ended()
+        taken = self.sender.outcomes.take_ended()
         for outcome in taken:
             outcome.batch.done = True
-        self.sender.told(taken)
+        self.sender.outcomes.told(taken)
         return [outcome.batch for outcome in taken]
 
     def lose(self, outgoing: Outgoing, error: KafkaException) -> Any:

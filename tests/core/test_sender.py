@@ -379,7 +379,7 @@ def test_a_connection_that_never_opened_leaves_no_doubt() -> None:
 
 def test_tries_that_found_no_connection_need_not_count() -> None:
     rig = Rig(retries=1)
-    rig.sender.counts_unsent = False
+    rig.sender.delivery_limits.counts_unsent = False
     batch = rig.full()
     for problem in (ConnectionFailedError("refused"), LeaderNotFoundError("none")) * 2:
         (request,) = rig.sent()
@@ -533,7 +533,7 @@ def test_nothing_goes_to_a_topic_made_again_while_its_predecessor_owes_an_answer
     rig.now = 2
     (again,) = rig.sent()
     assert sequences([again]) == [0]
-    assert rig.sender.request(again).topic_data[0].topic_id == uuid.UUID(int=8)
+    assert rig.sender.requests.build(again).topic_data[0].topic_id == uuid.UUID(int=8)
 
 
 @pytest.mark.parametrize("now_known_as", [8, 0])
@@ -542,7 +542,7 @@ def test_an_answer_names_the_topic_that_the_batch_was_sent_to(now_known_as: int)
     rig = Rig()
     batch = rig.full()
     (first,) = rig.sent()
-    topic_id = rig.sender.request(first).topic_data[0].topic_id
+    topic_id = rig.sender.requests.build(first).topic_data[0].topic_id
     rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=now_known_as)), rig.now)
     rows = [PartitionProduceResponse(index=0, base_offset=7)]
     response = ProduceResponse(responses=[TopicProduceResponse(name="", topic_id=topic_id, partition_responses=rows)])
@@ -554,14 +554,15 @@ def test_nothing_is_kept_of_topics_that_were_made_again() -> None:
     rig = Rig()
 
     def held() -> int:
-        return sum(len(value) for value in vars(rig.sender).values() if hasattr(value, "__len__"))
+        parts = (rig.sender, rig.sender.outcomes, rig.sender.requests, rig.sender.splitter)
+        return sum(len(value) for part in parts for value in vars(part).values() if hasattr(value, "__len__"))
 
     sizes = set()
     for n in range(8, 28):
         rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=n)), rig.now)
         rig.full()
         (request,) = rig.sent()
-        assert rig.sender.request(request).topic_data[0].topic_id == uuid.UUID(int=n)
+        assert rig.sender.requests.build(request).topic_data[0].topic_id == uuid.UUID(int=n)
         rig.answer(request)
         assert len(rig.tell()) == 1
         sizes.add(held())
@@ -680,21 +681,21 @@ def test_an_outcome_is_owed_until_it_was_told() -> None:
     settled, _ = rig.answer(rig.sent()[0])
     assert not rig.accumulator.unsettled
     assert (rig.sender.owed(), rig.sender.owes) == ([batch], True)
-    assert rig.sender.take_ended() == settled
-    assert rig.sender.take_ended() == []
+    assert rig.sender.outcomes.take_ended() == settled
+    assert rig.sender.outcomes.take_ended() == []
     assert (rig.sender.owed(), rig.sender.owes) == ([batch], True)
     batch.done = True
-    rig.sender.told(settled)
-    assert (rig.sender.owed(), rig.sender.owes, rig.sender.take_ended()) == ([], False, [])
+    rig.sender.outcomes.told(settled)
+    assert (rig.sender.owed(), rig.sender.owes, rig.sender.outcomes.take_ended()) == ([], False, [])
 
 
 def test_an_outcome_whose_teller_was_stopped_before_it_is_left_to_the_next() -> None:
     rig = Rig({0: 1, 1: 1})
     first, second = rig.full(0), rig.full(1)
     settled, _ = rig.answer(rig.sent()[0])
-    assert rig.sender.take_ended() == settled
+    assert rig.sender.outcomes.take_ended() == settled
     first.done = True
-    rig.sender.told(settled)
+    rig.sender.outcomes.told(settled)
     assert rig.sender.owed() == [second]
     assert rig.tell() == [second]
     assert not rig.sender.owes

@@ -35,7 +35,7 @@ def test_a_batch_that_is_too_large_goes_in_two_parts_under_its_numbers(code: int
     (request,) = rig.sent()
     settled, stale = rig.answer(request, code)
     assert (settled, stale) == ([], False)
-    assert rig.sender.divided == [batch]
+    assert rig.sender.splitter.divided == [batch]
     (first,) = rig.sent()
     assert [(b.count, b.extra.sequence, b.extra.producer) for b in first.batches] == [(5, 0, (77, 0))]
     assert rig.sent() == [], "the second part waits: it must not overtake the first"
@@ -45,7 +45,7 @@ def test_a_batch_that_is_too_large_goes_in_two_parts_under_its_numbers(code: int
     settled, _ = rig.answer(second)
     assert settled[0].error is None
     assert not rig.accumulator.unsettled
-    assert (rig.sender.epoch_bumps, rig.sender.retried, rig.sender.splits) == (0, 0, 1)
+    assert (rig.sender.epoch_bumps, rig.sender.retried, rig.sender.splitter.splits) == (0, 0, 1)
 
 
 def test_what_is_behind_a_batch_that_was_split_stays_behind_it() -> None:
@@ -113,7 +113,7 @@ def test_later_batches_of_the_topic_are_told_to_be_smaller() -> None:
     drained(rig, lambda batch: TOO_LARGE if batch.size > 2500 else 0)
     assert limits[0] == ("t", 4000)
     assert limits[-1] == ("t", 2000)
-    assert rig.sender.limits == {"t": 2000}
+    assert rig.sender.splitter.limits == {"t": 2000}
     rig.full(count=8, size=1000)
     drained(rig, lambda batch: TOO_LARGE if batch.size > 600 else 0)
     assert limits[-1] == ("t", 500)

@@ -274,7 +274,7 @@ def test_workers_of_the_library_that_are_killed_are_told_and_nobody_waits_for_ev
     client: KafkaClient = connect(cluster)
     producer = client.get_producer()
     producer.produce("t", b"x").result(LIMIT_S)
-    producer._driver.sender._delivery_timeout_s = 1.0
+    producer._driver.sender.delivery_limits.timeout_s = 1.0
     cluster.on("Produce", Delay(120), times=None)
     delivery = producer.produce("t", b"y")
     mine = [g for g in gc.get_objects() if isinstance(g, Greenlet) and not g.dead and "gkafka" in (getattr(g, "name", "") or "")]
