@@ -100,7 +100,7 @@ def short_of_time(producer: Any, seconds: float) -> Iterator[None]:
     """Meanwhile a native producer gives up after so many seconds what it has to deliver. What must be delivered is so before or afterwards."""
     sender = producer._driver.sender
     usual, sender._delivery_timeout_s = sender._delivery_timeout_s, seconds
-    producer._driver._wake.set()
+    producer._driver.worker.signal.set()
     yield
     sender._delivery_timeout_s = usual
 
