@@ -225,10 +225,10 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
         self.check_process()
         self._check_open()
-        if not self._driver.started:
-            self._driver.start()
-        self._driver.keep_pace()  # here, and not behind it: who is killed in one of these waits has produced nothing
-        self._driver.hand_over()
+        if self._driver.worker.task is None:
+            self._driver.worker.start()
+        self._driver.pace.keep()  # here, and not behind it: who is killed in one of these waits has produced nothing
+        self._driver.pace.hand_over()
         self._handler.checkpoint()
         try:
             delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
@@ -447,7 +447,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         if not self._codec:
             self._appender.sum_up(topic, partition)
         self._appender.roll(topic, partition)
-        self._driver.wake()
+        self._driver.worker.wake()
 
     def _open(
         self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int, beyond: int
@@ -465,7 +465,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
             self._cluster.note_write(topic, delivery.batch.created)
             if self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
                 self._driver.warm(topic, delivery.partition)
-            self._driver.wake(delivery.batch.created + self.config.linger_ms / 1000)
+            self._driver.worker.wake(delivery.batch.created + self.config.linger_ms / 1000)
 
     def look_often(self) -> None:
         """The user's own code is called for each record, here or in a skin."""
@@ -543,9 +543,9 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def wait_for_outcome(self, seconds: float, settled: int) -> None:
         """Wait until more than `settled` records have an outcome, at most so long."""
-        self._driver.outcome.clear()
-        if self._driver.settled_records <= settled:
-            self._driver.outcome.wait(seconds)
+        self._driver.completions.news.clear()
+        if self._driver.completions.settled_records <= settled:
+            self._driver.completions.news.wait(seconds)
 
     def unsent_records(self) -> int:
         """Records that were accepted and are not in a request yet."""
@@ -582,7 +582,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def rest(self, seconds: float) -> None:
         """Let the worker sleep that long, not a second, while there is nothing to send."""
-        self._driver.idle_s = seconds
+        self._driver.worker.idle_s = seconds
 
     # -- flush and close -------------------------------------------------------------------------------------------------------
     def flush(self, timeout: float | None = None) -> None:
@@ -767,7 +767,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     @property
     def settled_records(self) -> int:
         """Records whose outcome is known, good or bad."""
-        settled: int = self._driver.settled_records
+        settled: int = self._driver.completions.settled_records
         return settled
 
     @property
@@ -796,8 +796,8 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self.check_process()
         unsettled = self.unsettled()
         return {
-            "delivered_records": self._driver.delivered,
-            "failed_records": self._driver.settled_records - self._driver.delivered,
+            "delivered_records": self._driver.completions.delivered,
+            "failed_records": self._driver.completions.settled_records - self._driver.completions.delivered,
             "unsettled_batches": len(unsettled),
             "unsettled_records": sum(b.count for b in unsettled),
             "retried_batches": self._driver.sender.retried,

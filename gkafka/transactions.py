@@ -147,7 +147,7 @@ class Transactions:
             if self.machine.producer is not None:
                 driver.sender.adopt(self.machine.producer)
         self._tell()
-        driver.wake()
+        driver.worker.wake()
 
     def _tell(self) -> None:
         """Wake all who wait: something changed."""
@@ -199,8 +199,8 @@ class Transactions:
         if driver.fatal is not None:
             self._fatal_told |= driver.fatal.fatal
             raise driver.fatal
-        if not driver.started:
-            driver.start()
+        if driver.worker.task is None:
+            driver.worker.start()
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
@@ -217,7 +217,7 @@ class Transactions:
             job = ask()
             if self.machine.state is not State.IN_TRANSACTION:
                 self._appender.fast = False  # before the end is decided every record has been accepted, or is refused
-        self._driver().wake()
+        self._driver().worker.wake()
         return job
 
     # -- calls -------------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class Transactions:
         with self._lock:
             job = self.machine.forsaken
         if job is not None:
-            self._driver().wake()  # whoever was cut short may not have come to that
+            self._driver().worker.wake()  # whoever was cut short may not have come to that
             self._wait(job, "begin_transaction()", seconds, deadline)
             if self.machine.was_aborted:
                 self._forget_failures()

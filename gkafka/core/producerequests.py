@@ -59,7 +59,7 @@ class ProduceRequests:
     """
 
     def __init__(self, acks: int, ack_timeout_s: float, transactional_id: str | None) -> None:
-        self._acks, self._timeout_ms, self._transactional_id = acks, int(ack_timeout_s * 1000), transactional_id
+        self.acks, self._timeout_ms, self._transactional_id = acks, int(ack_timeout_s * 1000), transactional_id
         self._templates: dict[Key, ProduceTemplate] = {}
 
     def build(self, outgoing: Outgoing) -> ProduceRequest | BatchRequest:
@@ -86,7 +86,7 @@ class ProduceRequests:
             topic.partition_data.append(PartitionProduceData(index=batch.partition, records=batch.wire))
         return ProduceRequest(
             transactional_id=self._transactional_id,
-            acks=self._acks,
+            acks=self.acks,
             timeout_ms=self._timeout_ms,
             topic_data=list(topics.values()),
         )

@@ -100,7 +100,7 @@ def short_of_time(producer: Any, seconds: float) -> Iterator[None]:
     """Meanwhile a native producer gives up after so many seconds what it has to deliver. What must be delivered is so before or afterwards."""
     limits = producer._driver.sender.delivery_limits
     usual, limits.timeout_s = limits.timeout_s, seconds
-    producer._driver._wake.set()
+    producer._driver.worker.signal.set()
     yield
     limits.timeout_s = usual
 

@@ -133,8 +133,8 @@ class Rests:
 
 def rests_of(producer: Any) -> list[float]:
     """How long its worker rests, from now on."""
-    driver = producer._engine._driver
-    driver._wake = rests = Rests(driver._wake)
+    worker = producer._engine._driver.worker
+    worker.signal = rests = Rests(worker.signal)
     return rests.asked
 
 
@@ -154,8 +154,8 @@ def test_queue_empty_timeout_ms_is_how_long_an_idle_worker_rests(
 def test_queue_empty_timeout_ms_of_minus_one_lets_an_idle_worker_rest(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
     producer = client.topics["t"].get_producer(linger_ms=0, queue_empty_timeout_ms=-1)
     producer.produce(b"v").result(LIMIT_S)
-    driver = producer._engine._driver
-    run.until(lambda: driver._sleeps_until > now() + 5)  # it was awake for the first message until now
+    worker = producer._engine._driver.worker
+    run.until(lambda: worker._sleeps_until > now() + 5)  # it was awake for the first message until now
     rests = rests_of(producer)
     assert run.stays(lambda: not rests, 1.3)
     assert producer.produce(b"w").result(LIMIT_S).offset == 1, "what is produced wakes it"
@@ -302,7 +302,7 @@ def test_what_ended_the_worker_is_raised_by_the_producer(client: KafkaClient) ->
     producer = client.topics["t"].get_producer()
     producer._raise_worker_exceptions()
     producer.produce(b"v").result(LIMIT_S)
-    producer._engine._driver._worker_died(ValueError("a bug"))
+    producer._engine._driver.died(ValueError("a bug"))
     for call in (producer._raise_worker_exceptions, producer.start, lambda: producer.produce(b"v", timestamp=1 << 70)):
         error = error_of(call)
         assert isinstance(error, ProduceFailureError)

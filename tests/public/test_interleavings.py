@@ -106,16 +106,16 @@ def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(clie
 
     def send_at_once(due: float = 0.0) -> None:
         """The caller is slow and the producer's worker is not."""
-        before = driver.settled_records
-        driver._wake.set()
+        before = driver.completions.settled_records
+        driver.worker.signal.set()
         for _ in during(0.1, pause=0):
-            if handler.current_id() != me or driver.settled_records != before:
+            if handler.current_id() != me or driver.completions.settled_records != before:
                 return
             run.sleep(0.002)
 
     producer.produce("t", b"first")
     producer.flush(LIMIT_S)
-    driver.wake = send_at_once
+    driver.worker.wake = send_at_once
     for i in range(3):
         producer.produce("t", b"%d" % i)
     producer.flush(LIMIT_S)
@@ -149,7 +149,7 @@ def test_a_connection_goes_on_when_the_producer_closes_whose_worker_reads_it(
         producer.produce("t", b"a").result(LIMIT_S)
     gone, there = (first, second) if closes == "first" else (second, first)
     gone.close()
-    watched = there._driver.watched
+    watched = there._driver.worker.watched
     assert watched is None or len(watched._by_fd) == 1, "where a worker reads connections it is one of theirs"
     for _ in range(3):
         there.produce("t", b"b").result(LIMIT_S)
@@ -177,7 +177,7 @@ def test_a_connection_that_cannot_be_watched_has_a_reader_of_its_own(
     connect: Any, cluster: MockCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = connect(cluster, handler="threading").get_producer()
-    watched = producer._driver.watched
+    watched = producer._driver.worker.watched
     if watched is None:
         pytest.skip("each connection has a reader here")
     watched.alarm = NoDescriptors(watched.alarm)

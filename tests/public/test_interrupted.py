@@ -182,7 +182,8 @@ class Life:
         driver = self.producer._driver
         # A place or a flush ends with who holds it: what the shot hit may have it, in a traceback.
         Runner("threading").until(
-            lambda: not (driver.memory.contended or any(flusher() for flusher in driver._flushers)) or (gc.collect() and False), PROMPT_S
+            lambda: not (driver.memory.contended or any(flusher() for flusher in driver.notes._seen_flushes)) or (gc.collect() and False),
+            PROMPT_S,
         )
         for _, _, delivery in self.accepted:
             assert delivery.result(0).offset >= 0
@@ -196,9 +197,9 @@ class Life:
         assert self.producer.stats()["unsettled_records"] == 0, where
         # The connection's worker gives the memory back just after it has woken who waits. What the shot hit may have it, in a traceback.
         Runner("threading").until(lambda: driver.own_available == self.buffer or (gc.collect() and False), PROMPT_S)
-        under_way = driver.sender.in_flight, driver._flying
+        under_way = driver.sender.in_flight, driver.in_flight.requests
         assert not any(driver.sender.in_flight.values()), f"{under_way} after {where}"
-        assert not driver._flying, f"{under_way} after {where}"
+        assert not driver.in_flight.requests, f"{under_way} after {where}"
         begun = now()
         self.client.close(2.0)
         took = now() - begun

@@ -120,7 +120,7 @@ def test_a_batch_whose_answer_was_lost_between_two_signals_is_sent_again_and_is_
 ) -> None:
     """Nothing is told of it, also when its time is over: the worker begins anew then."""
     cluster: MockCluster = make_cluster(topics={"t": 1})
-    monkeypatch.setattr("gkafka.producerdriver.LOST_S", 0.1)
+    monkeypatch.setattr("gkafka.inflight.LOST_S", 0.1)
     lost: list[Any] = []
     on_answer = ProducerDriver._on_answer
 
@@ -136,7 +136,7 @@ def test_a_batch_whose_answer_was_lost_between_two_signals_is_sent_again_and_is_
         assert len(lost) > 1
         assert producer.stats()["restarts"] == 1
         assert [line.levelname for line in caplog.records if "an answer was lost" in line.getMessage()] == ["WARNING"]
-        assert not producer._driver._flying
+        assert not producer._driver.in_flight.requests
     assert [record.value for record in stored(cluster, partitions=[0])] == [b"one"]
 
 

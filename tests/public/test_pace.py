@@ -28,7 +28,7 @@ def count_rests(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_while_the_brokers_answer_memory_follows_what_they_take(connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("ANSWERING_S", "REST_S"):  # they do answer, also where this process stands still for a moment
-        monkeypatch.setattr(f"gkafka.producerdriver.{limit}", 3600.0)
+        monkeypatch.setattr(f"gkafka.producerpace.{limit}", 3600.0)
     cluster = make_cluster()
     cluster.on("Produce", Delay(0.01), times=None)
     with connect(cluster).get_producer(**OPTIONS) as producer:
@@ -64,7 +64,7 @@ def test_a_rest_ends_also_when_the_brokers_stop_to_answer(connect: Any, make_clu
     producer = client.get_producer(**OPTIONS)
     producer.produce("t", b"answered").result(60)
     cluster.on("Produce", Delay(60), times=None)
-    monkeypatch.setattr("gkafka.producerdriver.ANSWERING_S", 3600.0)
+    monkeypatch.setattr("gkafka.producerpace.ANSWERING_S", 3600.0)
     rests = count_rests(client, monkeypatch)
     for _ in range(6 * MIB // 4000):
         producer.produce("t", b"x" * 4000)

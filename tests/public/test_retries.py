@@ -12,7 +12,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.exceptions import ClusterAuthorizationFailed, DeliveryError, KafkaException
-from gkafka.producerdriver import ProducerDriver
+from gkafka.sealing import Sealer
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from tests.effort import seeds
 from tests.kit.clock import now
@@ -78,8 +78,8 @@ def test_a_broker_that_says_what_it_speaks_as_records_are_made_ready_loses_none(
     client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, idempotent: bool
 ) -> None:
     """Between the choice of a version by a guess and the question whether it was one: records failed for good, those with headers and those with a producer id."""
-    guesses, choose = [1], ProducerDriver._produce_version
-    monkeypatch.setattr(ProducerDriver, "_produce_version", lambda *about: guesses.pop() if guesses else choose(*about))
+    guesses, choose = [1], Sealer.version
+    monkeypatch.setattr(Sealer, "version", lambda *about: guesses.pop() if guesses else choose(*about))
     producer = client.get_producer(enable_idempotence=idempotent, **QUICK)
     assert producer.produce("t", b"x", headers=None if idempotent else [("a", b"b")]).result(LIMIT_S).offset == 0
     assert not guesses

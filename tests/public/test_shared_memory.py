@@ -285,7 +285,7 @@ def test_what_failed_is_nothing_to_wait_behind(connect: Any, make_cluster: Any) 
     for _ in range(60):
         producer.produce("t", b"x" * 100_000).exception(LIMIT_S)
     assert producer.stats()["buffer_bytes_free"] == producer.config.buffer_bytes
-    assert not producer._driver._is_ahead()
+    assert not producer._driver.pace.is_ahead()
     assert len(error_of(producer.close).records) == 60  # type: ignore[attr-defined]
 
 

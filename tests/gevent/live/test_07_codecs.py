@@ -9,9 +9,9 @@ import pytest
 from gevent.monkey import get_original
 
 from benchmarks.figures import json_like
-from gkafka.producerdriver import OFFLOAD_BYTES
 from gkafka.records import compression
 from gkafka.records.compression import IDS
+from gkafka.sealing import OFFLOAD_BYTES
 from tests.gevent.harness import LIMIT_S, PATCHED, UNPATCHED, assert_free_hub, connect, in_child
 
 get_ident: Callable[[], int] = get_original("_thread", "get_ident")

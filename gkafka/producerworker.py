@@ -1,0 +1,143 @@
+"""The worker of one producer: the thread or greenlet that sends, and what wakes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.net.watched import Watched
+from gkafka.starter import Starter, held_weakly
+
+if TYPE_CHECKING:
+    from gkafka.handlers import Handler
+    from gkafka.handlers.primitives import Event
+    from gkafka.producermemory import ProducerMemory
+
+__all__ = ["ProducerWorker"]
+
+AWAKE = float("inf")
+END_S = 0.1
+"""How long a worker gets at least to end: it was woken for that, and ends at once unless its hub is
+kept from turning."""
+IDLE_S = 2.0
+"""Longest sleep of a worker that has nothing to do: it notices forks and closed clients within
+it."""
+
+
+class Work(Protocol):
+    """What a worker does."""
+
+    def turn(self) -> float | None:
+        """Do all that is to be done now.
+
+        Return when to do so again at the latest, or None if nothing more will come.
+        """
+
+    def died(self, error: BaseException) -> None:
+        """Take notice that this error ended the worker, and no other one is there."""
+
+
+class ProducerWorker:
+    """Takes one turn of its work after the other, and sleeps in between.
+
+    work: held weakly, so that a producer that is dropped ends its worker. memory: knows the client's
+    other producers; their workers take over the connections that this one has read. signal: the Event
+    that the worker sleeps on. watched: the connections that it reads itself, or None if they have
+    readers of their own; taker: takes those that are opened for this producer. idle_s: longest sleep
+    while nothing is unsettled. task: what runs the worker, None until it is started.
+
+    No signal interrupts a worker that is an OS thread. Under gevent the exception of a signal handler
+    is raised in whatever greenlet is on CPU. Whoever is hit while it works for the producer sets
+    `torn` to the exception; the next turn begins anew.
+    """
+
+    def __init__(self, handler: Handler, work: Work, memory: ProducerMemory) -> None:
+        self._handler, self._memory = handler, memory
+        alarm = handler.alarm()
+        self.watched = None if alarm is None else Watched(handler, alarm)
+        self.taker = None if self.watched is None else self.watched.take
+        self.signal: Event = alarm or handler.Event()
+        self.idle_s = IDLE_S
+        self.torn: BaseException | None = None
+        self.task: Any = None
+        self._sleeps_until = AWAKE
+        self._work = held_weakly(work, self.signal)
+        self._starter = Starter(handler)
+        # A caller that was interrupted in start() may start another worker: one of them works.
+        self._unclaimed = [None]
+
+    def start(self) -> None:
+        """Start the worker, once; at once unless another caller is about to."""
+        self._starter.run(self._spawn)
+
+    def _spawn(self) -> None:
+        if self.task is None:
+            self._handler.start()
+            self.task = self._handler.spawn(self._run, _name="gkafka-producer", _on_failure=self._failed)
+
+    def wake(self, due: float = 0.0) -> None:
+        """Wake the worker if it does not know of something that is to be done at that time."""
+        if due < self._sleeps_until:
+            self.signal.set()
+
+    def tear(self, cause: BaseException) -> None:
+        """Note that somebody was interrupted while it worked for the producer."""
+        self.torn = cause
+        self.signal.set()
+
+    def end(self, seconds: float) -> None:
+        """Wait for the end of the worker, whose work is over: so long, and a moment at least."""
+        self.signal.set()
+        if self.task is not None:
+            self.task.join(max(END_S, seconds))
+
+    # -- on the worker -----------------------------------------------------------------------------
+    def _run(self) -> None:
+        if self._work() is None or not self._claim():
+            return
+        if self.watched is None:
+            self._take_turns()
+            return
+        self.watched.begin()
+        try:
+            self._take_turns()
+        finally:
+            others = [driver.worker for driver in self._memory.drivers()]
+            self.watched.end([other.taker for other in others if other is not self and other.taker is not None])
+
+    def _claim(self) -> bool:
+        try:
+            self._unclaimed.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _take_turns(self) -> None:
+        while (work := self._work()) is not None:
+            self.signal.clear()  # before looking: whoever leaves a note, or closes, sets it after
+            self._sleeps_until = AWAKE
+            until = work.turn()
+            del work
+            if until is None:
+                return
+            self._sleeps_until = until
+            self.signal.wait(max(0.0, until - self._handler.monotonic()))
+
+    def _failed(self, error: BaseException) -> None:
+        work = self._work()
+        if work is None or isinstance(error, ForkedClientError) or self._begins_anew(error):
+            return
+        work.died(error)
+
+    def _begins_anew(self, error: BaseException) -> bool:
+        """Start another worker if a signal handler's exception, which goes on to the main greenlet,
+        ended this one. Return False if it was another error, or if none can be started any more."""
+        if not self._handler.cooperative or not self._handler.interrupted(error):
+            return False
+        self.torn = error
+        self.task, self._unclaimed = None, [None]
+        try:
+            self.start()
+        except KafkaException:
+            return False
+        return True
