@@ -1,7 +1,7 @@
 """The producer that the others are skins of: many topics, one buffer, one machine.
 
 A record's way: `produce()` appends it to its partition's open batch (one compiled call in `gkafka.records`). What is not per record happens
-here and per batch: a full batch is rolled, the next one opened. From there on `gkafka.producerdriver` takes it to its broker.
+in `gkafka.slowpath` and per batch: a full batch is rolled, the next one opened. From there on `gkafka.producerdriver` takes it to its broker.
 """
 
 from __future__ import annotations
@@ -12,38 +12,31 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from gkafka import lifetime, records
-from gkafka.checks import check_time_left, check_topic_name, check_wait, find_index
-from gkafka.columnproducing import ColumnCalls
-from gkafka.config import ACKS, ProducerConfig
-from gkafka.core.sticky import Sticky, choose
-from gkafka.exceptions import (
-    BufferFull,
-    ConfigurationError,
-    ForkedClientError,
-    KafkaException,
-    KafkaTimeoutError,
-    ProducerStoppedException,
-    RecordTooLarge,
-    SerializationError,
-)
-from gkafka.intake import Intake, chosen_by
+from gkafka.checks import check_time_left, check_wait
+from gkafka.columnproducing import ColumnRun
+from gkafka.config import ACKS
+from gkafka.exceptions import ForkedClientError, KafkaException, KafkaTimeoutError, ProducerStoppedException
+from gkafka.flushing import Flush
+from gkafka.forkrenewal import ForkRenewal
+from gkafka.intake import Intake
 from gkafka.interceptors import InterceptorChain
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.oneprocess import OfOneProcess, refuse_to_pickle
+from gkafka.partitioning import Partitioning
 from gkafka.producerdriver import TICK_S, ProducerDriver
+from gkafka.produceroptions import check_options
 from gkafka.records import compression
-from gkafka.records._check import UnknownPartition
-from gkafka.transactions import TransactionCalls, Transactions, check_transactional
+from gkafka.slowpath import OpenBatches, SlowPath
+from gkafka.transactions import TransactionCalls, Transactions
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
+    from gkafka.config import ProducerConfig
     from gkafka.handlers import Handler
-    from gkafka.producermemory import Place
-    from gkafka.records import Batch, Delivery, Lane
+    from gkafka.records import Batch, Delivery, Lane, RecordColumns
 
 __all__ = ["NativeProducer"]
 
@@ -55,22 +48,13 @@ CHECKPOINT_EVERY, AFTER_OWN_CODE = 64, 4
 """Records that the fast path takes between two looks at the time and at the process id; with greenlets, where the user's own code is called for each, as
 nobody knows what that takes."""
 
-HASHES: dict[str, Callable[[bytes], int]] = {"murmur2": records.murmur2, "crc32": crc32}
-"""What a key's partition is taken from, as a remainder: like the Java client's, or like librdkafka's consistent_random."""
-
-QUIET_S = 5.0
-"""So long flush() and close() wait in silence while no record gets an outcome."""
-
-MOST_AROUND = 100
-"""Bytes that a batch with one plain record takes at most beside its key and value."""
-
 INITIAL_BYTES = 4096
 """Memory that a new batch takes; it doubles as records come."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
+class NativeProducer(OfOneProcess, TransactionCalls):
     """Made by `client.get_producer(**options)`; the options are those of `gkafka.config.ProducerConfig`.
 
     `produce()` may be called by any number of workers. Under gevent it switches to others now and then (every few milliseconds of work,
@@ -87,69 +71,60 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         self._closed = True  # until it is complete: a constructor that raised leaves nothing to lose
         self.config = config
-        self._acks = ACKS[config.acks]
-        self._codec, self._level = self._choose_codec(config)
-        self._check_idempotence(config)
-        self._check_times(config)
+        check_options(config)
         self.generation = 0
-        self.reported = self.transaction_reported = self._owns_cluster = False
+        self.reported = self.transaction_reported = False
         self._retold: Callable[[KafkaException], None] | None = None
-        self._renewals: dict[int, list[None]] = {}
-        self._inherited: tuple[ProducerDriver, Any] | None = None  # the parent's, until a child has disowned it
-        self._begin(cluster)
-        self._pid = os.getpid()
+        self._renewal = ForkRenewal(self._begin(cluster))
         lifetime.watch(self)
 
-    def _begin(self, cluster: Cluster) -> None:
-        """Make all that belongs to one process."""
+    def _begin(self, cluster: Cluster) -> tuple[ProducerDriver, Any]:
+        """Make all that belongs to one process. Return what a forked child disowns: the driver and the appender's lock."""
         config = self.config
         self._cluster, self._handler = cluster, cluster.handler
-        self._slow_lock = self._handler.Mutex()
-        self._append_lock = self._handler.Mutex()
+        append_lock = self._handler.Mutex()
         self._delivered = False  # or given up: close() has only to end the worker
         self._last_intake: int | None = None  # who alone may produce: the interpreter ends
         self.gave_up: Counter[str] = Counter()  # records, by topic, that had no outcome when close() had waited long enough
-        self._initial_bytes = min(INITIAL_BYTES, config.batch_bytes)
-        self._plain_bytes = min(self._initial_bytes, config.max_request_bytes)
         self._appender = records.Appender(
             self,
             batch_bytes=config.batch_bytes,
             buffer_bytes=config.buffer_bytes,
             max_record_bytes=config.max_request_bytes,
-            initial_bytes=self._initial_bytes,
-            lock=self._append_lock,
+            initial_bytes=min(INITIAL_BYTES, config.batch_bytes),
+            lock=append_lock,
             budget=cluster.memory.budget,
         )
         self._appender.checkpoint_every = CHECKPOINT_EVERY
-        # None: a callable of the user's decides.
-        self._hash: Callable[[bytes], int] | None = None if callable(config.partitioner) else HASHES[config.partitioner or "murmur2"]
-        self._appender.crc32 = self._hash is crc32
-        self._partition_counts: dict[str, int] = {}
+        counts: dict[str, int] = {}  # partitions of each known topic
         # One compiled call for each record, with no Python frame between; what the user's own code does to it comes in front.
         self.send = self._appender.send
         produce = self._appender.produce
         if Intake.is_needed(config):
-            produce = Intake(config, produce, self.produce_slow, self._partition_counts, self._refused).produce
+            produce = Intake(config, produce, self.produce_slow, counts, self._refused).produce
         self._interceptors = InterceptorChain(config.interceptors, produce) if config.interceptors else None
-        if config.interceptors or Intake.is_needed(config):
+        if not self.takes_lanes:
             self.look_often()
         self.produce = produce if self._interceptors is None else self._interceptors.produce  # type: ignore[method-assign]  # no call of ours between
         hooks = (config.on_delivery, self._interceptors.done if self._interceptors is not None else None)
         self._appender.hooks = tuple(hook for hook in hooks if hook is not None) or None
         self._appender.fast = config.transactional_id is None
         self._handler.slow_when_ended(self._appender)
-        self._driver = ProducerDriver(cluster, config, self._appender, acks=self._acks, codec=self._codec, level=self._level)
+        codec, level = compression.codec_id(config.compression), config.compression_level
+        self._driver = ProducerDriver(cluster, config, self._appender, acks=ACKS[config.acks], codec=codec, level=level)
+        queues, chance = self._driver.accumulator.queues, self._handler.random()
+        partitioning = Partitioning(config.partitioner, self._appender, cluster.metadata, queues, chance, counts)
+        self._batches = OpenBatches(config, cluster, self._appender, self._driver, partitioning, self._check_open)
+        self._slow_path = SlowPath(config, cluster, self._appender, self._driver, partitioning, self._batches, self._check_open)
         if config.transactional_id is not None:
             self._transactions = self._driver.transactions = Transactions(
-                cluster, config, self._driver, self._appender, accepting=self._slow_lock
+                cluster, config, self._driver, self._appender, accepting=self._batches.lock
             )
         cluster.memory.join(self._driver, config.buffer_bytes)
-        self._chance = self._handler.random()
-        self._sticky: dict[str, Sticky] = {}
-        self._led_partitions: dict[str, tuple[int, Sequence[int]]] = {}  # with the version of the metadata that told them
         cluster.adopt(self)
         self.generation += 1
         self._closed = False
+        return self._driver, append_lock
 
     def produce(
         self,
@@ -171,11 +146,30 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         delivery: Delivery = self._appender.produce(topic, value, key, partition, timestamp, headers)
         return delivery
 
+    def produce_columns(
+        self, topic: str, columns: RecordColumns, *, timestamp: int | None = None, row_numbers: Sequence[int] | None = None
+    ) -> list[Delivery]:
+        """Accept many records, in order, as `produce()` would one after another; waits for room in the buffer up to max_block_ms each time.
+
+        timestamp: ms since the epoch, of all of them; None is now. row_numbers: what errors call the rows; None is 0, 1, ... Returns the deliveries of
+        those that began a batch; each one's `batch` tells what becomes of all in it (`done`, `error`, `base_offset`, `count`). Raises what
+        `produce()` raises, with the number of the row where it is the row's fault; the rows before it were accepted, but for a partition
+        column that names one that the topic does not have: that is found before any is. With interceptors, serializers or a partitioner
+        of your own each record goes by itself, through `produce()`.
+        """
+        run = ColumnRun(topic, columns, row_numbers)
+        self.check_process()
+        self._check_open()
+        stamp = self._slow_path.timestamp(timestamp)
+        count = self.know_topic(run.topic)
+        if not self.takes_lanes:
+            return run.produce_each(self.produce, count, timestamp)
+        return run.append(self._appender, self.produce_slow, count, stamp)
+
     def end_batch(self, topic: str, partition: int) -> None:
         """Let the partition's open batch take no more records: it goes out as it is."""
         self.check_process()
-        with self._slow_lock:
-            self._roll(topic, partition)
+        self._batches.end(topic, partition)
 
     def has_open_batch(self, topic: str, partition: int) -> bool:
         """Is there a batch that the partition's next record may still join?"""
@@ -192,34 +186,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         """For skins: a try that found no connection, or no leader, is none of `retries`; delivery_timeout_ms ends such tries."""
         self._driver.sender.delivery_limits.counts_unsent = False
 
-    # -- options -----------------------------------------------------------------------------------------------------------
-    @staticmethod
-    def _choose_codec(config: ProducerConfig) -> tuple[int, int | None]:
-        codec = compression.codec_id(config.compression)
-        # A missing package, or a level that the codec does not have, is told now and not with the first batch.
-        compression.compress(codec, b"", config.compression_level)
-        return codec, config.compression_level
-
-    def _check_idempotence(self, config: ProducerConfig) -> None:
-        check_transactional(config)
-        if config.enable_idempotence and self._acks != -1:
-            raise ConfigurationError(f"enable_idempotence=True needs acks='all', not acks={config.acks!r}")
-        if config.enable_idempotence and config.max_in_flight > 5:
-            raise ConfigurationError(f"max_in_flight={config.max_in_flight}: must be 5 or less with enable_idempotence=True (KIP-98)")
-        if config.enable_idempotence is None and self._acks != -1:
-            log.info("acks=%s: sending without idempotence, retries may duplicate or reorder records", config.acks)
-        if config.enable_idempotence is None and self._acks == -1 and config.max_in_flight > 5:
-            raise ConfigurationError(f"max_in_flight={config.max_in_flight}: must be 5 or less, or give enable_idempotence=False (KIP-98)")
-
-    @staticmethod
-    def _check_times(config: ProducerConfig) -> None:
-        if config.delivery_timeout_ms < config.linger_ms:
-            raise ConfigurationError(f"delivery_timeout_ms={config.delivery_timeout_ms}: must be at least linger_ms={config.linger_ms}")
-        if config.max_request_bytes > config.buffer_bytes or config.batch_bytes > config.buffer_bytes:
-            raise ConfigurationError(
-                f"buffer_bytes={config.buffer_bytes}: must hold a batch (batch_bytes={config.batch_bytes}) and a request (max_request_bytes={config.max_request_bytes})"
-            )
-
     # -- the slow way of a record ----------------------------------------------------------------------------------------
     def produce_slow(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
         """What the appender's fast path does not take: checks, conversions, waiting for metadata or room, rolling full batches."""
@@ -231,95 +197,29 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         self._driver.pace.hand_over()
         self._handler.checkpoint()
         try:
-            delivery = self._accept_plain(topic, value, key, partition, timestamp, headers)
-            if delivery is None:
-                delivery = self._accept(topic, value, key, partition, timestamp, headers)
+            return self._slow_path.append(topic, value, key, partition, timestamp, headers)
         except KafkaException as exc:
             self._refused(exc)
             raise
-        return delivery
 
     def _refused(self, error: KafkaException) -> None:
         """Put a skin's words into an error that is about to be raised."""
         if self._retold is not None:
             self._retold(error)
 
-    def _accept_plain(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery | None:
-        """Most records that come here are small ones of plain bytes for a known topic, and begin a batch: they need few of the steps. None: this
-        one may need more.
-        """
-        count = self._partition_counts.get(topic) if type(topic) is str and self._appender.fast else None
-        if count is None or type(value) is not bytes or headers is not None or timestamp is not None:
-            return None
-        size = MOST_AROUND + len(value)
-        if key is not None:
-            size += len(key) if type(key) is bytes else self._plain_bytes
-        info = self._cluster.metadata.topic(topic)
-        if size > self._plain_bytes or info is None or len(info.partitions) != count or self._cluster.memory.contended:
-            return None
-        target = partition if type(partition) is int and 0 <= partition < count else self._partition(topic, count, partition, key)
-        delivery = self._append(topic, target, value, key, int(self._handler.time() * 1000), None, size, may_open=True)
-        if delivery is not None:
-            self._note(topic, delivery)
-        return delivery
-
-    def _accept(self, topic: Any, value: Any, key: Any, partition: Any, timestamp: Any, headers: Any) -> Delivery:
-        if type(topic) is not str:
-            topic = check_topic_name(topic)
-        config, handler = self.config, self._handler
-        value, key, headers = records.check_record(topic, value, key, headers)
-        timestamp = self._timestamp(timestamp)
-        deadline = handler.monotonic() + config.max_block_ms / 1000
-        size = records.record_size(value, key, headers)
-        if size > config.max_request_bytes:
-            raise RecordTooLarge(
-                f"a record of {size} bytes for topic {topic!r} is over max_request_bytes={config.max_request_bytes}: "
-                "raise it (and the broker's max.message.bytes), or send less",
-                topic=topic,
-            )
-        count = self._know_topic(topic, deadline)
-        handler.check_fork()  # a greenlet's copy in a child must not send what its original sends, also if others go on there
-        target = self._partition(topic, count, partition, key)
-        record = (value, key, timestamp, headers)
-        delivery = self._append(topic, target, *record, size, may_open=not self._cluster.memory.contended)
-        if delivery is None:
-            delivery = self._append_in_turn(topic, target, record, size, deadline)
-        self._note(topic, delivery)
-        return delivery
-
     def check_process(self) -> None:
         """What Handler.check_fork() raises; in a forked child, with on_fork="recreate", the producer goes on by itself instead."""
-        while self._pid != os.getpid() and self.config.on_fork == "recreate" and not self._closed:
+        while self._renewal.pid != os.getpid() and self.config.on_fork == "recreate" and not self._closed:
             self._renew()
         self._handler.check_fork()
 
     def _renew(self) -> None:
         """In a forked child: connections, workers and a producer id of its own, and none of the parent's records."""
-        turn = self._renewals.setdefault(os.getpid(), [None])
-        try:
-            turn.pop()  # atomic: no lock that was made before the fork can be trusted
-        except IndexError:
-            while self._pid != os.getpid() and not turn:
-                self._handler.sleep(0.001)
-            return
-        try:
-            if self._inherited is None:  # else the first try ended half-way, and what is here now is not the parent's any more
-                self._inherited = self._driver, self._append_lock
-            self._begin(self._cluster.renewed(self._handler.renewed()))
-            self._owns_cluster = True
-            counts = lifetime.disown(*self._inherited)
-            if counts:
-                log.warning("forked: %d record(s) that the parent accepted are left to it: %s", sum(counts.values()), lifetime.told(counts))
-            self._inherited = None
-            lifetime.watch(self)  # again: this process may end in another way than its parent
-            self._pid = os.getpid()  # last: other threads wait for it
-        except BaseException:
-            turn.append(None)
-            raise
-
-    def _check_usable(self) -> None:
-        self._handler.check_fork()
-        self._check_open()
+        self._renewal.run(
+            lambda: self._begin(self._cluster.renewed(self._handler.renewed())),
+            partial(lifetime.watch, self),  # again: this process may end in another way than its parent
+            self._handler.sleep,
+        )
 
     def _check_open(self) -> None:
         if self._closed:
@@ -333,140 +233,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         if self._transactions is not None:
             self._transactions.check_producing()
 
-    def _timestamp(self, timestamp: Any) -> int:
-        if timestamp is None:
-            return int(self._handler.time() * 1000)
-        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or not 0 <= timestamp < 1 << 63:
-            raise SerializationError(f"timestamp={timestamp!r}: must be milliseconds since the epoch, an int of 0 or more")
-        return timestamp
-
-    def _know_topic(self, topic: str, deadline: float) -> int:
-        """The number of partitions. Waits for metadata; tells the appender of the topic so that the next record takes the fast path."""
-        info = self._cluster.metadata.topic(topic)
-        if info is None:
-            try:
-                info = self._cluster.wait_for_topic(topic, deadline, self._check_usable, writes=True)
-            except KafkaTimeoutError as exc:
-                raise KafkaTimeoutError(
-                    f"{exc} (max_block_ms={self.config.max_block_ms:g}); the record was not accepted", topic=topic
-                ) from exc
-        count = len(info.partitions)
-        if self._partition_counts.get(topic) != count:
-            with self._slow_lock:
-                self._partition_counts[topic] = count
-                self._appender.set_topic(topic, count, 0)
-                self._move_sticky(topic)
-        return count
-
-    def _move_sticky(self, topic: str) -> int:
-        """Choose the partition of the next records without a key. Called under the slow lock."""
-        present, queues = self._sticky.get(topic), self._driver.accumulator.queues
-        partition = choose(
-            self._led(topic),
-            present.partition if present is not None else -1,
-            lambda p: queue.length if (queue := queues.get((topic, p))) is not None else 0,
-            self._chance,
-        )
-        self._sticky[topic] = Sticky(partition, self._appender.open_batch(topic, partition))
-        self._appender.set_sticky(topic, partition)
-        return partition
-
-    def _led(self, topic: str) -> Sequence[int]:
-        """The partitions that have a leader; all if none has."""
-        metadata, count = self._cluster.metadata, self._partition_counts[topic]
-        version, led = self._led_partitions.get(topic, (-1, ()))
-        if version != metadata.version or not led or led[-1] >= count:
-            info = metadata.topic(topic)
-            led = [p.id for p in info.partitions.values() if p.leader >= 0 and p.id < count] if info is not None else []
-            self._led_partitions[topic] = metadata.version, led
-        return led or range(count)
-
-    def _sticky_partition(self, topic: str, size: int) -> int:
-        """The partition for a record without a key; another one if it would begin a batch where enough was produced."""
-        sticky = self._sticky[topic]
-        if self._appender.is_open(topic, sticky.partition) or not sticky.is_spent(size, self._appender.limit(topic)):
-            return sticky.partition
-        return self._move_sticky(topic)
-
-    def _partition(self, topic: str, count: int, partition: Any, key: bytes | None) -> int | None:
-        """The partition that a record must go to; None: it has no key, and goes to the sticky one of the moment."""
-        if partition is not None:
-            given = find_index(partition, count)
-            if given is None:
-                raise UnknownPartition(f"partition={partition!r}: topic {topic!r} has the partitions 0 to {count - 1}", topic=topic)
-            return given
-        if self._hash is None:
-            return chosen_by(self.config.partitioner, topic, count, key)
-        # librdkafka's consistent_random takes an empty key for none, Java does not.
-        return None if key is None or (not key and self._hash is crc32) else self._hash(key) % count
-
-    def _append(
-        self,
-        topic: str,
-        target: int | None,
-        value: Any,
-        key: Any,
-        timestamp: int,
-        headers: Any,
-        size: int,
-        *,
-        may_open: bool,
-        beyond: int = 0,
-    ) -> Delivery | None:
-        """Put the record into its batch, rolling the one that is full. None: there is no room in the buffer, or others wait for it.
-
-        target: its partition; None: the sticky one. A record that finds that one's batch full goes where the next ones go. beyond: bytes that a
-        new batch may take over the limits.
-        """
-        with self._slow_lock:
-            self._check_open()  # close() may have come while this caller waited for room
-            partition = self._sticky_partition(topic, size) if target is None else target
-            there = self._appender.is_open(topic, partition)
-            delivery = self._put(topic, partition, value, key, timestamp, headers) if there else None
-            if delivery is not None or not may_open:
-                return delivery
-            try:
-                if there:
-                    self._roll(topic, partition)
-                    if target is None and (other := self._sticky_partition(topic, size)) != partition:
-                        partition = other
-                        delivery = self._put(topic, partition, value, key, timestamp, headers)
-                        if delivery is not None:
-                            return delivery
-                        self._roll(topic, partition)
-                return self._open(topic, partition, value, key, timestamp, headers, size, beyond)
-            except BufferFull:
-                return None
-
-    def _put(self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any) -> Delivery | None:
-        """Put the record into the open batch, if there is one with room."""
-        return self._appender.append(topic, partition, value, key, timestamp, headers)
-
-    def _roll(self, topic: str, partition: int) -> None:
-        """Take the full batch away from the appender: the driver sends it."""
-        if not self._codec:
-            self._appender.sum_up(topic, partition)
-        self._appender.roll(topic, partition)
-        self._driver.worker.wake()
-
-    def _open(
-        self, topic: str, partition: int, value: Any, key: Any, timestamp: int, headers: Any, size: int, beyond: int
-    ) -> Delivery | None:
-        """Open a batch with the record in it, in one step: whoever sends may take the batch away as soon as it is known."""
-        delivery = self._appender.begin(topic, partition, self._handler.monotonic(), size, value, key, timestamp, headers, beyond)
-        sticky = self._sticky.get(topic)
-        if sticky is not None and sticky.partition == partition:
-            sticky.follow(delivery.batch, records.HEADER_BYTES)
-        return delivery
-
-    def _note(self, topic: str, delivery: Delivery) -> None:
-        """A batch was opened or rolled: see that somebody looks after it."""
-        if delivery.index == 0:
-            self._cluster.note_write(topic, delivery.batch.created)
-            if self.config.linger_ms and (topic, delivery.partition) not in self._driver.accumulator.active:
-                self._driver.warm(topic, delivery.partition)
-            self._driver.worker.wake(delivery.batch.created + self.config.linger_ms / 1000)
-
     def look_often(self) -> None:
         """The user's own code is called for each record, here or in a skin."""
         if self._handler.cooperative:
@@ -476,39 +242,6 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         """Called by the appender every few records: lets other greenlets run when this one had its time."""
         self.check_process()
         self._handler.checkpoint()
-
-    def _append_in_turn(self, topic: str, target: int | None, record: tuple[Any, Any, int, Any], size: int, deadline: float) -> Delivery:
-        """Append when there is room, and those who came before have theirs. Raises BufferFull at the deadline."""
-        memory, handler = self._cluster.memory, self._handler
-        place = memory.stand_in_line(self._driver, max(size, self._initial_bytes))
-        try:
-            while True:
-                place.event.clear()
-                if memory.may_try(place):
-                    delivery = self._append(topic, target, *record, size, may_open=True, beyond=place.beyond)
-                    if delivery is not None:
-                        return delivery
-                    if memory.make_room(place):
-                        continue
-                self._wait_for_room(place, deadline, topic)
-                handler.check_fork()
-        finally:
-            memory.step_out(place)
-
-    def _wait_for_room(self, place: Place, deadline: float, topic: str) -> None:
-        """Wait until it may be this one's turn, a moment at most. Raises BufferFull at the deadline."""
-        left = deadline - self._handler.monotonic()
-        if left > 0 and place.event.wait(min(left, TICK_S)):
-            return
-        self._check_usable()
-        if self._handler.monotonic() >= deadline:
-            others = f", or by other producers of this client (together {self._cluster.memory.budget.limit})"
-            raise BufferFull(
-                f"no room for a record of about {place.size} bytes for topic {topic!r} within max_block_ms={self.config.max_block_ms:g}: "
-                f"buffer_bytes={self.config.buffer_bytes} is taken by records that no broker has acknowledged yet{others}; the record was "
-                "not accepted",
-                topic=topic,
-            )
 
     def wait(self, batch: Batch, timeout: float | None, index: int) -> None:
         """Wait until a record of a batch is settled; used by its deliveries. Raises KafkaTimeoutError."""
@@ -558,7 +291,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def know_topic(self, topic: str) -> int:
         """How many partitions the topic has; from now on the fast path takes it. Waits up to max_block_ms for metadata."""
-        return self._know_topic(topic, self._handler.monotonic() + self.config.max_block_ms / 1000)
+        return self._slow_path.know_topic(topic, self._handler.monotonic() + self.config.max_block_ms / 1000)
 
     def led_partitions(self, topic: str) -> list[int]:
         """The ids of a known topic's partitions that have a leader; of all while none has."""
@@ -573,7 +306,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def lane(self, owner: Any, topic: str) -> Lane:
         """The fast path of a producer of this one topic, see `gkafka.records.Lane`."""
-        return records.Lane(owner, self._appender, topic, seed=self._chance.getrandbits(64))
+        return records.Lane(owner, self._appender, topic, seed=self._handler.random().getrandbits(64))
 
     def raise_fatal(self) -> None:
         """Raise what ended the producer, if something did."""
@@ -606,44 +339,10 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def _wait_settled(self, timeout: float) -> list[Batch]:
         """Wait for all that is not settled now; returns those batches."""
-        deadline = self._handler.monotonic() + timeout
-        with self._slow_lock:
+        flush = Flush(self._driver, self._handler, timeout, self.config.delivery_timeout_ms, self.check_process)
+        with self._batches.lock:
             pass  # whoever is about to accept a record has done so, or finds the producer closed
-        asked, seen = self._driver.all_owed(deadline), (-1, 0.0)
-        for batch in asked.batches:
-            seen = self._wait_flushed(batch, deadline, timeout, seen)
-        return asked.batches
-
-    def _wait_flushed(self, batch: Batch, deadline: float, timeout: float, seen: tuple[int, float]) -> tuple[int, float]:
-        while not batch.done:
-            if self._handler.monotonic() >= deadline:
-                left = self._owed_records()
-                raise KafkaTimeoutError(f"flush: {left} record(s) not delivered within {timeout:g} s; they are still being delivered")
-            seen = self._look(seen, deadline)
-            self._driver.hurry(deadline)
-            self._driver.wait_for(batch, min(deadline, seen[1]))
-            self.check_process()
-        return seen
-
-    def _look(self, seen: tuple[int, float], deadline: float) -> tuple[int, float]:
-        """Say once to who flushes or closes that no record got an outcome for QUIET_S. seen: how many had one by the last look, and when to look next."""
-        (settled, look_at), now = seen, self._handler.monotonic()
-        if now < look_at:
-            return seen
-        if settled != self.settled_records:
-            return self.settled_records, now + QUIET_S
-        log.warning(
-            "flush or close waits for %d record(s) that no broker has acknowledged, %g s without news so far: up to %.0f s more "
-            "(a timeout bounds it, else delivery_timeout_ms=%g)",
-            self._owed_records(),
-            QUIET_S,
-            deadline - now,
-            self.config.delivery_timeout_ms,
-        )
-        return settled, deadline
-
-    def _owed_records(self) -> int:
-        return sum(batch.count for batch in self._driver.owed())
+        return flush.wait()
 
     def wait_settled(self) -> None:
         """For skins: flush() that tells of no failure; close() does."""
@@ -712,7 +411,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
 
     def _close_own_cluster(self) -> None:
         """After a fork with on_fork="recreate": nobody else ends what was made there."""
-        if self._owns_cluster:
+        if self.generation > 1:
             self._cluster.close()
             self._handler.stop(self._handler.monotonic() + TICK_S)
 
@@ -729,7 +428,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     @property
     def making(self) -> Any:
         """A lock for whoever builds on this producer; nothing waits under it."""
-        return self._slow_lock
+        return self._batches.lock
 
     def end_intake(self) -> None:
         """By who ends the interpreter, and may still produce: hooks of the program come behind. All others are refused from here on."""
@@ -739,7 +438,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
     @property
     def is_inherited(self) -> bool:
         """Is this process a forked child that has made nothing of its own here? What is held belongs to the parent then."""
-        return self._pid != os.getpid()
+        return self._renewal.pid != os.getpid()
 
     @property
     def holds_records(self) -> bool:
@@ -785,7 +484,7 @@ class NativeProducer(OfOneProcess, ColumnCalls, TransactionCalls):
         return f"<{type(self).__module__}.{type(self).__name__} at {id(self):#x} (acks={self.config.acks}, closed={self._closed})>"
 
     def __del__(self) -> None:
-        if hasattr(self, "_pid") and self.holds_records and not self.reported:
+        if hasattr(self, "_renewal") and self.holds_records and not self.reported:
             counts = self.unsettled_by_topic()
             log.error(
                 "a producer was dropped without close(): %d undelivered record(s) are lost: %s", sum(counts.values()), lifetime.told(counts)

@@ -29,7 +29,7 @@ from gkafka.inflight import InFlightRequests
 from gkafka.logs import get_logger
 from gkafka.net.channel import CutShort
 from gkafka.producerids import ProducerIds
-from gkafka.producernotes import Flush, Notes, wholes
+from gkafka.producernotes import FlushNote, Notes, wholes
 from gkafka.producerpace import Pace
 from gkafka.producerworker import ProducerWorker
 from gkafka.sealing import Sealer
@@ -137,12 +137,12 @@ class ProducerDriver:
             self.notes.hurried.append(batch)
             self.worker.wake()
 
-    def all_owed(self, deadline: float) -> Flush:
+    def all_owed(self, deadline: float) -> FlushNote:
         """Return what has no outcome now; nothing lingers as long as the caller holds this.
 
         If the worker does not look by the deadline: what can be seen from here.
         """
-        flush = Flush(self._handler.Event())
+        flush = FlushNote(self._handler.Event())
         if not self.owes:
             return flush
         self.notes.flushes.append(weakref.ref(flush))

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from gkafka.core.sender import Sender
     from gkafka.records import Appender, Batch
 
-__all__ = ["Flush", "Notes"]
+__all__ = ["FlushNote", "Notes"]
 
 
-class Flush:
+class FlushNote:
     """Lets nothing linger as long as its caller holds it.
 
     batches: what had no outcome when the worker looked. told: an Event that is set then.
@@ -41,9 +41,9 @@ class Notes:
     def __init__(self, appender: Appender, sender: Sender) -> None:
         self._appender, self._sender = appender, sender
         self.hurried: deque[Batch] = deque()
-        self.flushes: deque[weakref.ref[Flush]] = deque()
+        self.flushes: deque[weakref.ref[FlushNote]] = deque()
         self.seen_bytes = 0
-        self._seen_flushes: list[weakref.ref[Flush]] = []
+        self._seen_flushes: list[weakref.ref[FlushNote]] = []
 
     def new_batches(self) -> list[Batch]:
         """Return the batches that the worker has not seen."""

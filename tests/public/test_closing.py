@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient, nativeproducer
+from gkafka import KafkaClient, flushing
 from gkafka.exceptions import ClientClosedError, ConfigurationError, DeliveryError, KafkaTimeoutError
 from gkafka.testing import Delay, Drop, MockCluster
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, stored_values
@@ -185,7 +185,7 @@ def test_who_waits_for_a_broker_that_does_not_answer_is_told_once(
     call: str, client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As of a program that seems to stand still at its end."""
-    monkeypatch.setattr(nativeproducer, "QUIET_S", 0.1)
+    monkeypatch.setattr(flushing, "QUIET_S", 0.1)
     cluster.on("Produce", Drop(before=True), times=None)
     producer = client.get_producer(linger_ms=60_000)
     for value in (b"x", b"y"):

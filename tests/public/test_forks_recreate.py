@@ -281,7 +281,7 @@ def test_a_renewal_that_was_interrupted_goes_on_with_the_next_call(handler: str,
     pending = producer.produce("t", b"parent")
 
     def child():
-        lock = producer._append_lock
+        lock = producer._renewal.held[1]
         if hasattr(lock, "_at_fork_reinit"):
             lock.acquire()  # by a thread of the parent's, which is not here
         try:

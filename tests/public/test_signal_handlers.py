@@ -71,7 +71,7 @@ class Parts:
         }
         self.locks = {
             "flush": self.producer._driver.lock,
-            "produce": self.producer._slow_lock,
+            "produce": self.producer.making,
             "pause": self.consumer._engine._lock,
         }
 
