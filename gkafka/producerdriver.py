@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gkafka.handlers.primitives import Event
     from gkafka.net.channel import Channel
     from gkafka.net.outbox import OnDone
+    from gkafka.net.reader import Taker
     from gkafka.records import Appender, Batch
     from gkafka.transactions import Transactions
 
@@ -206,7 +207,7 @@ class ProducerDriver:
         return True
 
     @property
-    def taker(self) -> Callable[[Channel, int], bool] | None:
+    def taker(self) -> Taker | None:
         """Who takes connections that are opened for this producer; None: they have readers of their own."""
         return None if self.watched is None else self.watched.take
 
