@@ -24,6 +24,7 @@ from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
 from gkafka.net.openings import Openings, Rank
 from gkafka.net.options import config_of, source_of
+from gkafka.net.reader import Taker
 from gkafka.sasloptions import hide_hosts, hide_tls
 from gkafka.wire.apis import Versions
 
@@ -241,7 +242,7 @@ class Broker(BrokerCalls):
         resting = self._handler.monotonic() < self._retry.not_before
         return error if resting and isinstance(error, AuthenticationError) else None
 
-    def channel(self, role: object, taker: Callable[[Channel, int], bool] | None = None) -> Channel:
+    def channel(self, role: object, taker: Taker | None = None) -> Channel:
         """The connection for a kind of work, open or opening. taker: is offered one that is opened for this call, with its descriptor: whose worker reads it, if
         he takes it (True).
 

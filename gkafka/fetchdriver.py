@@ -307,7 +307,7 @@ class FetchDriver:
         asked = list(share.fetcher.busy)
         entry = share.under_way.get(asked[0]) if len(asked) == 1 else None
         seen = self.fetches  # another caller may clear `filled` before this one sees it
-        return entry is not None and entry[1].read_until(lambda: self.filled.is_set() or self.fetches != seen, deadline, beside=1)
+        return entry is not None and entry[1].stand_in.read_until(lambda: self.filled.is_set() or self.fetches != seen, deadline, beside=1)
 
     @property
     def is_full(self) -> bool:

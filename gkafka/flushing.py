@@ -59,7 +59,7 @@ class Flush:
         now = self._handler.monotonic()
         if now < self._look_at:
             return
-        settled: int = self._driver.completions.settled_records
+        settled: int = self._driver.results.settled_records
         if settled != self._settled:
             self._settled, self._look_at = settled, now + QUIET_S
             return

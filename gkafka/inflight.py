@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from gkafka.core.sender import Outgoing
     from gkafka.net.channel import Channel
-    from gkafka.net.outbox import OnDone
+    from gkafka.net.completions import OnDone
     from gkafka.records import Batch
 
 __all__ = ["InFlightRequests"]

@@ -276,9 +276,9 @@ class NativeProducer(OfOneProcess, TransactionCalls):
 
     def wait_for_outcome(self, seconds: float, settled: int) -> None:
         """Wait until more than `settled` records have an outcome, at most so long."""
-        self._driver.completions.news.clear()
-        if self._driver.completions.settled_records <= settled:
-            self._driver.completions.news.wait(seconds)
+        self._driver.results.news.clear()
+        if self._driver.results.settled_records <= settled:
+            self._driver.results.news.wait(seconds)
 
     def unsent_records(self) -> int:
         """Records that were accepted and are not in a request yet."""
@@ -466,7 +466,7 @@ class NativeProducer(OfOneProcess, TransactionCalls):
     @property
     def settled_records(self) -> int:
         """Records whose outcome is known, good or bad."""
-        settled: int = self._driver.completions.settled_records
+        settled: int = self._driver.results.settled_records
         return settled
 
     @property
@@ -495,8 +495,8 @@ class NativeProducer(OfOneProcess, TransactionCalls):
         self.check_process()
         unsettled = self.unsettled()
         return {
-            "delivered_records": self._driver.completions.delivered,
-            "failed_records": self._driver.completions.settled_records - self._driver.completions.delivered,
+            "delivered_records": self._driver.results.delivered,
+            "failed_records": self._driver.results.settled_records - self._driver.results.delivered,
             "unsettled_batches": len(unsettled),
             "unsettled_records": sum(b.count for b in unsettled),
             "retried_batches": self._driver.sender.retried,

@@ -11,9 +11,9 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gkafka.batchresults import BatchResults
 from gkafka.broker import PRODUCE
 from gkafka.callbacks import end_waits
-from gkafka.completions import Completions
 from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
@@ -113,8 +113,8 @@ class ProducerDriver:
         self._producer_ids = ProducerIds(
             cluster, self.lock, self.sender, self.worker, config.request_timeout_ms / 1000, on_fatal=self.end_with
         )
-        self.completions = Completions(self._handler, self.lock, self.sender, appender, self.memory)
-        self.callbacks, self.failures = self.completions.callbacks, self.completions.failures
+        self.results = BatchResults(self._handler, self.lock, self.sender, appender, self.memory)
+        self.callbacks, self.failures = self.results.callbacks, self.results.failures
         cluster.sleepers.update((self.worker.signal, self.callbacks.wake))
 
     # -- its worker ----------------------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ class ProducerDriver:
             if self.worker.torn is not None:
                 return
             settled = self.sender.outcomes.take_ended()
-        self.completions.tell(settled)
+        self.results.tell(settled)
         if self.closed:
             self.worker.signal.set()
             self.callbacks.wake.set()

@@ -78,7 +78,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "subscribing",
             "nativeconsumer",
             "nativeproducer",
-            "outcomes",
+            "batchresults",
             "ownedbroker",
             "ownedpartition",
             "partition",

@@ -11,10 +11,13 @@ from __future__ import annotations
 from math import inf
 from weakref import WeakKeyDictionary
 
+from gkafka.core.connection import Connection
+from gkafka.exceptions import KafkaException, SerializationError, SocketDisconnectedError, UnsupportedVersion
 from gkafka.handlers.base import Handler
+from gkafka.net.link import Link
 from gkafka.wire.apis import Versions
 
-__all__ = ["Guess", "Guesses"]
+__all__ = ["Doubts", "Guess", "Guesses"]
 
 Address = tuple[str, int]
 
@@ -82,6 +85,51 @@ class Guess:
 
     def _is_older(self) -> bool:
         return self._made_at <= self._guesses.doubted_at.get(self._address, -inf)
+
+
+class Doubts:
+    """Decides whether one connection's guess is doubted, if a request needs more than it has."""
+
+    def __init__(self, handler: Handler, guess: Guess, connection: Connection, link: Link) -> None:
+        self._handler = handler
+        self.guess = guess
+        self._connection = connection
+        self._link = link
+
+    def of(self, what: str) -> KafkaException | None:
+        """Return the error to retry with, on a new connection, if the guess has to be doubted.
+
+        what: what the broker lacks if it was guessed right. Return None if the guess is trusted.
+        """
+        with self._link.lock:
+            if not self._link.opened and self.guess.is_told:
+                return None
+            is_asked = not self._link.opened and self._connection.taken_for is None
+            return self.asked_again(what) if (self.guess.was_doubted if is_asked else self._is_doubtful()) else None
+
+    def again(self, what: str) -> KafkaException | None:
+        """Return the same for a guess that was doubted before, and is trusted since."""
+        with self._link.lock:
+            if not self._connection.guessed or self.guess.is_told:
+                return None
+            if self._link.opened:
+                self.guess.doubt(self._handler.monotonic(), again=True)
+            return self.asked_again(what)
+
+    def cannot_encode(self, exc: Exception, api: str) -> KafkaException:
+        """Return the error of a request that cannot be encoded. Call it under the link's lock."""
+        if isinstance(exc, UnsupportedVersion) and self._is_doubtful():
+            return self.asked_again(api)
+        return exc if isinstance(exc, KafkaException) else SerializationError(f"{api} cannot be encoded: {exc!r}", api=api)
+
+    def asked_again(self, api: str) -> SocketDisconnectedError:
+        """Return the error of a connection that is given up because its guess is doubted."""
+        text = f"{self._link.peer}: the broker did not answer ApiVersions and was taken for one that has no {api}; it is asked again"
+        return SocketDisconnectedError(text, broker=self._link.broker, api=api)
+
+    def _is_doubtful(self) -> bool:
+        """Return False if the broker has said what it speaks, or the guess is trusted."""
+        return self.guess.doubt(self._handler.monotonic()) if self._connection.guessed else self.guess.doubted
 
 
 _of_clients: WeakKeyDictionary[Handler, Guesses] = WeakKeyDictionary()

@@ -49,7 +49,9 @@ class Opening(Protocol):
 
     rank: Rank
     begun: bool
-    expires_at: float
+
+    @property
+    def expires_at(self) -> float: ...
 
     @property
     def is_opening(self) -> bool: ...

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler, Lock
 from gkafka.logs import get_logger
+from gkafka.net.completions import OnDone
 
 __all__ = ["OnDone", "Out", "Outbox"]
 
 log = get_logger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-OnDone: TypeAlias = Callable[[Any, KafkaException | None], None]
 LINGER_S = 1.0  # starting a thread costs 60 us, waking one 10
 
 

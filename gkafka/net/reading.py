@@ -18,10 +18,9 @@ from math import inf
 
 from gkafka.core.connection import Sent
 from gkafka.handlers import Handler
-from gkafka.handlers.primitives import GRACE_S, STOOD_STILL_S
 from gkafka.handlers.turn import Turn
 
-__all__ = ["LOOK_S", "SMALL_ANSWER", "Looks", "Reading"]
+__all__ = ["SMALL_ANSWER", "Reading"]
 
 SMALL_ANSWER = 16 * 1024
 """Bytes. With TLS, what is larger is received beside the caller, who has something to do while it is decrypted. What needs no decryption is in the cache of
@@ -30,8 +29,6 @@ WATCH_S = 0.005
 """How often the reader looks while it stands aside: so long may an answer wait that nobody came for."""
 IDLE_S = 0.1
 """Without an answer for so long it reads again: it is the one that notices the connection's end."""
-LOOK_S = 0.1
-"""A caller to whom nothing comes for so long leaves the waiting to the reader, which looks around less often."""
 STUCK_S = 2.0
 """A caller that signals may interrupt, and that has had the turn for so long, was interrupted, and again before it could say so."""
 
@@ -202,20 +199,3 @@ class Reading:
                 return
             self._back.wait(WATCH_S)  # who reads gives the turn back, and says so
             self._back.clear()
-
-
-class Looks:
-    """When a reader that waits for bytes looks around. wait_s: at the latest so long after it began to wait; at: at the latest, after its last look."""
-
-    def __init__(self, wait_s: float) -> None:
-        self.wait_s = wait_s
-        self.at = inf
-        self._forgiven = self._reads_until = -1.0  # a deadline beyond which it stood still, and until when it is waited for instead
-
-    def after_standing_still(self, deadline: float | None, now: float) -> float | None:
-        """The deadline of what is in flight; once for each a bit later if the process or the hub stood still beyond it: what came meanwhile is read first."""
-        if deadline is None or deadline > now:
-            return deadline
-        if now - self.at > STOOD_STILL_S and deadline != self._forgiven:
-            self._forgiven, self._reads_until = deadline, now + GRACE_S
-        return self._reads_until if deadline == self._forgiven else deadline

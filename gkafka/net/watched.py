@@ -5,7 +5,7 @@ The worker sleeps on an `Alarm`, which whoever has something for it sets, and by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gkafka.logs import get_logger
@@ -13,7 +13,7 @@ from gkafka.logs import get_logger
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
     from gkafka.handlers.primitives import Alarm
-    from gkafka.net.channel import Channel
+    from gkafka.net.reader import Reader, Taker
 
 __all__ = ["Watched"]
 
@@ -29,23 +29,23 @@ class Watched:
         self.alarm = alarm
         self._lock = handler.Mutex()
         self._begun = False
-        self._by_fd: dict[int, Channel] = {}
+        self._by_fd: dict[int, Reader] = {}
         self._looks_at = 0.0
 
     def begin(self) -> None:
         """On the worker, before anything else."""
         self._begun = True
 
-    def take(self, channel: Channel, fd: int) -> bool:
+    def take(self, reader: Reader, fd: int) -> bool:
         """From a connection that has opened, with its descriptor. False: it keeps its reader."""
         try:
             with self._lock:
                 if not self._begun:
                     return False
                 self.alarm.watch(fd)
-                self._by_fd[fd], self._looks_at = channel, 0.0
+                self._by_fd[fd], self._looks_at = reader, 0.0
         except OSError as exc:  # the process has no descriptor left for it
-            log.warning("%s has a reader of its own: %s", channel.peer, exc)
+            log.warning("%s has a reader of its own: %s", reader.link.peer, exc)
             return False
         self.alarm.set()  # something may have come already
         return True
@@ -53,9 +53,9 @@ class Watched:
     def read(self) -> None:
         """On the worker: what has come."""
         for fd in self.alarm.ready:
-            channel = self._by_fd.get(fd)
-            if channel is not None:
-                channel.take_in()
+            reader = self._by_fd.get(fd)
+            if reader is not None:
+                reader.take_in()
 
     def expect(self, at: float) -> None:
         """Look again by then: a request's time is over."""
@@ -67,25 +67,25 @@ class Watched:
             return NEVER
         if now >= self._looks_at:
             self._looks_at = now + rest_s
-            for fd, channel in list(self._by_fd.items()):
-                if channel.closed:
-                    self._forget(fd, channel)
+            for fd, reader in list(self._by_fd.items()):
+                if reader.link.end is not None:
+                    self._forget(fd, reader)
                 else:
-                    channel.take_in()
-                    self._looks_at = min(self._looks_at, channel.look())
+                    reader.take_in()
+                    self._looks_at = min(self._looks_at, reader.look())
         return self._looks_at
 
-    def _forget(self, fd: int, channel: Channel) -> None:
+    def _forget(self, fd: int, reader: Reader) -> None:
         with self._lock:
-            if self._by_fd.get(fd) is channel:  # else a new one has its descriptor by now
+            if self._by_fd.get(fd) is reader:  # else a new one has its descriptor by now
                 del self._by_fd[fd]
 
-    def end(self, others: Iterable[Callable[[Channel, int], bool]]) -> None:
+    def end(self, others: Iterable[Taker]) -> None:
         """The worker ends: its connections go to one of these, since other clients of them may go on, or have readers of their own."""
         with self._lock:  # from here on none is taken
             self._begun = False
-            channels = list(self._by_fd.values())
+            readers = list(self._by_fd.values())
             self._by_fd.clear()
-        for channel in channels:
-            channel.read_on(others)
+        for reader in readers:
+            reader.read_on(others)
         self.alarm.close()

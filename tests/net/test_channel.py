@@ -32,6 +32,7 @@ from gkafka.exceptions import (
 from gkafka.handlers import GEventHandler, Handler
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import Channel
+from gkafka.net.requestsender import RequestSender
 from gkafka.testing import Close, Corrupt, Delay, Drop, Error, MockCluster, Reply
 from gkafka.wire.admin import CreateTopicsRequest
 from gkafka.wire.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -157,19 +158,19 @@ def test_requests_sent_while_it_opens_keep_their_order(handler: Handler) -> None
 
 def test_a_request_that_comes_while_it_opens_goes_behind_those_that_waited(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
     """The channel is open as soon as the broker's versions are known, and what waited is not out yet."""
-    send_frame, senders = Channel._send_frame, []
+    send_frame, senders = RequestSender.send_frame, []
 
-    def slowly(self: Channel, frame: Any, on_done: Any) -> None:
+    def slowly(self: RequestSender, frame: Any, on_done: Any) -> None:
         if not senders:
-            senders.append(handler.spawn(lambda: self.send(metadata([]), calls.on("newer"), timeout_s=60)))
+            senders.append(handler.spawn(lambda: made.send(metadata([]), calls.on("newer"), timeout_s=60)))
             handler.sleep(0.05)
         send_frame(self, frame, on_done)
 
-    monkeypatch.setattr(Channel, "_send_frame", slowly)
+    monkeypatch.setattr(RequestSender, "send_frame", slowly)
     with MockCluster() as cluster:
         cluster.on("ApiVersions", Delay(0.1))
         made, calls = channel(handler, cluster), Calls(handler)
-        made._order = handler.Lock()  # which may be held while somebody waits, as above
+        made._sender.order = handler.Lock()  # which may be held while somebody waits, as above
         for index in range(5):
             made.send(metadata([]), calls.on(index), timeout_s=60)
         calls.wait(6)
@@ -962,15 +963,15 @@ def test_a_request_gives_up_in_time_while_its_connection_connects(handler: Handl
         made.close()
         assert made.join(60)
         deadline = now() + WAIT_S
-        while made._openings._is_looked_after and now() < deadline:
+        while made._place._openings._is_looked_after and now() < deadline:
             handler.sleep(0.01)
-        assert not made._openings._is_looked_after, "whoever looked after it has ended"
+        assert not made._place._openings._is_looked_after, "whoever looked after it has ended"
 
 
 # -- a hub that stood still
 def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the reader's limit comes first, or that of who waits for the result."""
-    monkeypatch.setattr("gkafka.net.channel.LONGEST_GREENLET_WAIT_S", 100.0)
+    monkeypatch.setattr("gkafka.net.looks.LONGEST_GREENLET_WAIT_S", 100.0)
     handler = GEventHandler()
     answers: list[Any] = []
     with MockCluster(topics={"t": 1}) as cluster:
@@ -985,7 +986,7 @@ def test_what_came_while_the_hub_stood_still_is_read_before_it_counts_as_overdue
         held.released = True
         deadline = now() + WAIT_S
         for each in made:
-            while not select.select([each._stream.fileno()], [], [], 0)[0]:  # type: ignore[union-attr]
+            while not select.select([each._link.stream.fileno()], [], [], 0)[0]:  # type: ignore[union-attr]
                 assert now() < deadline, "the answer does not come"
         busy(6)
         assert [worker.join(60) for worker in waiting] == [True, True]

@@ -207,7 +207,7 @@ def test_the_next_one_opens_when_one_has_failed(opening: tuple[Openings, list[Ch
         one = channel(handler, openings, cluster.brokers[1][1])
         future = one.request(metadata(), timeout_s=60)
         handler.sleep(0.1)
-        assert not one.begun
+        assert not one._place.begun
         channels[0].close()
         assert [broker.node_id for broker in future.result(60).brokers] == [1]
         one.close()
@@ -334,10 +334,10 @@ def on_its_way(handler: Handler, port: int, **options: Any) -> Channel:
     channel = Channel(handler, "127.0.0.1", port, ClientConfig(connect_timeout_ms=120_000, **options))
     channel.start()
     end = clock.now() + 60
-    while channel._stream is None and clock.now() < end:
+    while channel._link.stream is None and clock.now() < end:
         handler.sleep(0.005)
     handler.sleep(0.05)
-    assert channel.is_opening
+    assert channel._place.is_opening
     return channel
 
 
@@ -352,8 +352,8 @@ def test_who_closes_a_connection_that_opens_ends_its_worker_at_once(handler: Han
             (error,) = errors
             assert isinstance(error, SocketDisconnectedError)
             assert "closed by the client" in str(error)
-            assert channel._stream is not None
-            assert channel._stream.closed
+            assert channel._link.stream is not None
+            assert channel._link.stream.closed
 
 
 def test_a_connection_that_is_closed_meanwhile_keeps_no_stream(handler: Handler) -> None:
@@ -363,8 +363,8 @@ def test_a_connection_that_is_closed_meanwhile_keeps_no_stream(handler: Handler)
         channel = Channel(handler, host, port, ClientConfig())
         channel.close()
         with pytest.raises(ConnectionFailedError):
-            open_stream(handler, host, port, deadline=soon(60), config=ClientConfig(), made=channel._hold_stream)
-        assert channel._stream is None
+            open_stream(handler, host, port, deadline=soon(60), config=ClientConfig(), made=channel._link.hold)
+        assert channel._link.stream is None
         server.settimeout(60)
         peer, _ = server.accept()
         with peer:

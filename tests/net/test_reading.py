@@ -81,7 +81,7 @@ def ask(channel: Channel, timeout_s: float = WAIT_S) -> Answer:
 def call(channel: Channel) -> Answer:
     """One request, waited for as an engine waits."""
     answer = ask(channel)
-    if not channel.read_until(answer.is_there, soon(WAIT_S)):
+    if not channel.stand_in.read_until(answer.is_there, soon(WAIT_S)):
         answer.wait()
     return answer
 
@@ -100,7 +100,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that stands aside comes back when it is called, or after a second: not after some milliseconds, in which a busy machine may do something else."""
     for name, seconds in {"WATCH_S": 1.0, "IDLE_S": 1000.0, "STUCK_S": 1000.0}.items():
         monkeypatch.setattr(f"gkafka.net.reading.{name}", seconds)
-    monkeypatch.setattr("gkafka.net.channel.LOOK_S", 1000.0)
+    monkeypatch.setattr("gkafka.net.standin.LOOK_S", 1000.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -178,7 +178,7 @@ def test_a_caller_whose_time_is_over_leaves_the_answer_to_the_reader(make: Make)
         late = Held()
         cluster.on("Metadata", late)
         answer, begun = ask(channel), now()
-        assert channel.read_until(answer.is_there, soon(0.05))
+        assert channel.stand_in.read_until(answer.is_there, soon(0.05))
         assert now() - begun < WAIT_S
         assert not answer.times
         late.released = True
@@ -210,7 +210,7 @@ def test_half_an_answer_is_gone_on_with_by_who_reads_next(make: Make) -> None:
         aside(channel)
         gate.set()
         answer = ask(channel)
-        assert channel.read_until(answer.is_there, soon(0.1))
+        assert channel.stand_in.read_until(answer.is_there, soon(0.1))
         assert not answer.times
         rest.set()
         answer.wait()
@@ -223,7 +223,7 @@ def test_who_is_interrupted_while_it_waits_has_taken_nothing(make: Make, monkeyp
     with MockCluster() as cluster:
         channel = make(port_of(cluster))
         aside(channel)
-        stream = channel._stream
+        stream = channel._link.stream
         assert stream is not None
 
         def cut(deadline: float) -> bool:
@@ -233,7 +233,7 @@ def test_who_is_interrupted_while_it_waits_has_taken_nothing(make: Make, monkeyp
             patch.setattr(stream, "wait_readable", cut)
             answer = ask(channel)
             with pytest.raises(Cut):
-                channel.read_until(answer.is_there, soon(WAIT_S))
+                channel.stand_in.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert (answer.times, answer.error) == (1, None)
         assert not channel.closed
@@ -262,14 +262,14 @@ def test_who_is_interrupted_while_it_reads_ends_the_connection_and_everybody_is_
             if where == "done" and error is None:
                 raise Cut
 
-        target = {"read": channel._frames, "take": channel._connection, "decode": channel._connection}
+        target = {"read": channel._inbox.frames, "take": channel._connection, "decode": channel._connection}
         with monkeypatch.context() as patch:
             patch.setattr("gkafka.net.reading.STUCK_S", 1000.0)  # at which the reader finds it stuck
             if where in target:
                 patch.setattr(target[where], where, cut_off(getattr(target[where], where)))
             channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
             with pytest.raises(Cut):
-                channel.read_until(told.is_there, soon(WAIT_S))
+                channel.stand_in.read_until(told.is_there, soon(WAIT_S))
             assert channel.join(WAIT_S)
         assert channel.closed
         assert isinstance(told.error, SocketDisconnectedError)
@@ -285,7 +285,7 @@ def test_a_request_whose_time_is_over_ends_the_connection_while_callers_read(mak
         answer = ask(channel, timeout_s=0.3)
         begun = now()
         while not answer.times:
-            channel.read_until(answer.is_there, soon(5))
+            channel.stand_in.read_until(answer.is_there, soon(5))
             time.sleep(0.001)
             assert now() - begun < WAIT_S
         assert isinstance(answer.error, KafkaTimeoutError)
@@ -307,7 +307,7 @@ def test_a_peer_that_goes_away_is_noticed_by_the_caller(make: Make) -> None:
         aside(channel)
         enough.set()
         answer = ask(channel)
-        channel.read_until(answer.is_there, soon(WAIT_S))
+        channel.stand_in.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert isinstance(answer.error, SocketDisconnectedError)
 
@@ -325,7 +325,7 @@ def test_garbage_in_place_of_an_answer_ends_the_connection_and_is_named(make: Ma
         aside(channel)
         enough.set()
         answer = ask(channel)
-        channel.read_until(answer.is_there, soon(WAIT_S))
+        channel.stand_in.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert "correlation id 0" in str(answer.error)
         assert channel.join(WAIT_S)
@@ -338,7 +338,7 @@ def test_close_ends_a_caller_that_reads(make: Make) -> None:
         cluster.on("Metadata", Drop())
         answer = ask(channel, timeout_s=1000)
         threading.Timer(0.1, channel.close).start()
-        channel.read_until(answer.is_there, soon(1000))
+        channel.stand_in.read_until(answer.is_there, soon(1000))
         answer.wait()
         assert isinstance(answer.error, SocketDisconnectedError)
 
@@ -352,7 +352,7 @@ def test_after_a_large_answer_that_was_decrypted_the_reader_reads(make: Make, la
         aside(channel)
         answer = Answer()
         channel.send(MetadataRequest(topics=None), answer, timeout_s=WAIT_S)
-        if not channel.read_until(answer.is_there, soon(WAIT_S)):
+        if not channel.stand_in.read_until(answer.is_there, soon(WAIT_S)):
             answer.wait()
         assert len(answer.response.topics) == 200
         assert SMALL_ANSWER < 200 * 8 * 20
@@ -409,7 +409,7 @@ def test_half_an_answer_and_then_nothing_is_a_request_whose_time_is_over(make: M
         enough.set()
         answer, begun = ask(channel, timeout_s=0.3), now()
         while not answer.times:
-            channel.read_until(answer.is_there, soon(1))
+            channel.stand_in.read_until(answer.is_there, soon(1))
             assert now() - begun < WAIT_S
         assert isinstance(answer.error, KafkaTimeoutError)
 
@@ -426,7 +426,7 @@ def test_a_caller_that_waits_hands_up_what_comes_before_its_own_answer(make: Mak
 
         def wait() -> None:
             answers.append(ask(channel))
-            channel.read_until(last.is_there, soon(WAIT_S))
+            channel.stand_in.read_until(last.is_there, soon(WAIT_S))
 
         waiting = threading.Thread(target=wait)
         waiting.start()
@@ -452,11 +452,11 @@ def test_a_session_is_renewed_while_callers_read(make: Make) -> None:
         channel = make(port_of(cluster))
         aside(channel)
         due: Any = Due()
-        channel._session = due
+        channel._looks._session = due
         until = now() + WAIT_S
         while not due.renewals and now() < until:
             call(channel)
-        channel._session = None
+        channel._looks._session = None
         assert due.renewals == 1
 
 
@@ -474,7 +474,7 @@ def test_close_while_a_caller_hands_up_an_answer_tells_it_once(make: Make) -> No
 
         def work() -> None:
             channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
-            channel.read_until(told.is_there, soon(WAIT_S))
+            channel.stand_in.read_until(told.is_there, soon(WAIT_S))
 
         caller = threading.Thread(target=work)
         caller.start()
@@ -501,13 +501,13 @@ def test_who_waits_on_top_of_itself_ends_the_connection_and_is_told_soon(make: M
             if threading.current_thread() is me and not calls:
                 calls.append("begun")
                 channel.send(MetadataRequest(topics=[]), inner, timeout_s=WAIT_S)
-                if not channel.read_until(inner.is_there, soon(WAIT_S)):
+                if not channel.stand_in.read_until(inner.is_there, soon(WAIT_S)):
                     inner.wait()
                 calls.append("told")
 
         me = threading.current_thread()
         channel.send(MetadataRequest(topics=[]), done, timeout_s=WAIT_S)
-        channel.read_until(lambda: len(calls) > 1, soon(WAIT_S))
+        channel.stand_in.read_until(lambda: len(calls) > 1, soon(WAIT_S))
         assert calls == ["begun", "told"]
         assert isinstance(inner.error, SocketDisconnectedError)
 
@@ -526,7 +526,7 @@ def test_a_process_that_was_forked_takes_no_byte(make: Make, monkeypatch: pytest
         with monkeypatch.context() as patch:
             patch.setattr(channel._handler, "check_fork", forked)
             with pytest.raises(ForkedClientError):
-                channel.read_until(answer.is_there, soon(WAIT_S))
+                channel.stand_in.read_until(answer.is_there, soon(WAIT_S))
         answer.wait()
         assert (answer.times, answer.error) == (1, None)
 
@@ -537,7 +537,7 @@ def test_who_is_interrupted_twice_leaves_no_answer_untold(make: Make, monkeypatc
         channel = make(port_of(cluster))
         aside(channel)
         me, answer = threading.current_thread(), Answer()
-        decode, cut_short = channel._connection.decode, channel._cut_short
+        decode, cut_short = channel._connection.decode, channel._inbox.cut_short
 
         def cut(*args: Any) -> Any:
             if threading.current_thread() is me:
@@ -551,9 +551,9 @@ def test_who_is_interrupted_twice_leaves_no_answer_untold(make: Make, monkeypatc
 
         with monkeypatch.context() as patch:
             patch.setattr(channel._connection, "decode", cut)
-            patch.setattr(channel, "_cut_short", cut_again)
+            patch.setattr(channel._inbox, "cut_short", cut_again)
             channel.send(MetadataRequest(topics=[]), answer, timeout_s=WAIT_S)
             with pytest.raises(Cut):
-                channel.read_until(answer.is_there, soon(WAIT_S))
+                channel.stand_in.read_until(answer.is_there, soon(WAIT_S))
             answer.wait()
         assert isinstance(answer.error, SocketDisconnectedError)

@@ -267,7 +267,7 @@ def test_the_buffer_that_answers_start_in_has_the_size_that_is_given(handler: Ha
         for buffer_size in (64, 1 << 20):
             broker = broker_of(cluster, handler, buffer_size=buffer_size)
             broker.connect()
-            assert len(broker.channel("control")._frames._stage) == buffer_size
+            assert len(broker.channel("control")._inbox.frames._stage) == buffer_size
             broker.close()
 
 

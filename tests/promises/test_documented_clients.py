@@ -164,7 +164,7 @@ def test_each_channel_has_a_timeout_of_its_own(handler: Handler, cluster: MockCl
 def test_a_broker_connects_from_its_source_address(handler: Handler, cluster: MockCluster) -> None:
     broker = broker_of(cluster, handler, source_host="127.0.0.3")
     broker.connect()
-    stream: Any = broker.channel("control")._stream
+    stream: Any = broker.channel("control")._link.stream
     assert stream is not None
     with gkafka_socket(stream.fileno()) as sock:
         assert sock.getsockname()[0] == "127.0.0.3"

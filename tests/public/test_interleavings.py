@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient, ProducerInterceptor
-from gkafka.net.channel import Channel
+from gkafka.net.completions import BatchResults
 from gkafka.testing import Close, MockCluster
 from tests.kit.clock import during, now
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
@@ -19,18 +19,19 @@ def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: Any, second_answer_is_lost: bool
 ) -> None:
     """Else it lands before them: a broker takes any sequence number from a producer that it does not know."""
-    tell_each = Channel._tell_each
+    fail_each = BatchResults.fail_each
     refused: list[str] = []
     (broker,) = client.brokers.values()
 
-    def slowly(self: Channel, failed: Any) -> None:
-        if self.role == "produce" and failed:
+    def slowly(self: BatchResults, failed: Any) -> None:
+        channel = broker._channels.get("produce")
+        if failed and channel is not None and channel._completions is self:
             refused.append(str(error_of(broker.channel, "produce")))
             assert broker.ready_at > began
             run.sleep(0.1)
-        tell_each(self, failed)
+        fail_each(self, failed)
 
-    monkeypatch.setattr(Channel, "_tell_each", slowly)
+    monkeypatch.setattr(BatchResults, "fail_each", slowly)
     producer, began = client.get_producer(linger_ms=0), now()
     cluster.on("Produce", Close(before=True))
     if second_answer_is_lost:
@@ -106,10 +107,10 @@ def test_what_is_called_for_each_record_is_there_before_it_can_be_delivered(clie
 
     def send_at_once(due: float = 0.0) -> None:
         """The caller is slow and the producer's worker is not."""
-        before = driver.completions.settled_records
+        before = driver.results.settled_records
         driver.worker.signal.set()
         for _ in during(0.1, pause=0):
-            if handler.current_id() != me or driver.completions.settled_records != before:
+            if handler.current_id() != me or driver.results.settled_records != before:
                 return
             run.sleep(0.002)
 

@@ -18,7 +18,7 @@ from gkafka import KafkaClient
 from gkafka.exceptions import AssignmentError
 from gkafka.fetchdriver import FetchDriver
 from gkafka.membership import Member
-from gkafka.net.channel import Channel
+from gkafka.net.inbox import Inbox
 from gkafka.sharing import Share
 from gkafka.testing import MockCluster
 from tests.effort import seeds
@@ -126,7 +126,7 @@ def read_everything(consume: Callable[[], list[Any]], shots: Sequence[str] = (),
     [
         (FetchDriver, "_drive_once", 200, 0.3),
         (FetchDriver, "_fetched", 200, 0.3),
-        (Channel, "_answer", 200, 0.3),
+        (Inbox, "answer", 200, 0.3),
         (FetchDriver, "mend", 25, 0.8),
     ],
     ids=lambda about: about if isinstance(about, str) else "",

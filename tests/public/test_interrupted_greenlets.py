@@ -17,7 +17,8 @@ import gevent
 import pytest
 
 from gkafka import KafkaClient
-from gkafka.net.channel import Channel
+from gkafka.net.inbox import Inbox
+from gkafka.net.reader import Reader
 from gkafka.producerdriver import ProducerDriver
 from gkafka.testing import MockCluster
 from tests.effort import seeds
@@ -111,7 +112,7 @@ def test_a_producer_whose_connections_worker_is_interrupted_at_any_line_delivers
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, seed: int, gun: WorkersGun
 ) -> None:
     cluster: MockCluster = make_cluster(topics={"t": PARTITIONS})
-    shoot_at(Channel, "_answer", gun, Random(seed), monkeypatch)
+    shoot_at(Inbox, "answer", gun, Random(seed), monkeypatch)
     live_under_fire(cluster, gun)
 
 
@@ -153,15 +154,15 @@ def test_what_a_signal_handler_raises_in_a_worker_reaches_the_program(
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster: MockCluster = make_cluster(topics={"t": 1})
-    whole, armed = Channel._answer, False
+    whole, armed = Inbox.answer, False
 
-    def under_fire(channel: Channel, frame: memoryview) -> None:
+    def under_fire(inbox: Inbox, frame: memoryview) -> None:
         if not armed or gun.shots:
-            return whole(channel, frame)
+            return whole(inbox, frame)
         with gun.aimed(3):
-            return whole(channel, frame)
+            return whole(inbox, frame)
 
-    monkeypatch.setattr(Channel, "_answer", under_fire)
+    monkeypatch.setattr(Inbox, "answer", under_fire)
     client = KafkaClient(cluster.bootstrap, handler="gevent")
     producer: Any = client.get_producer()
     producer.produce("t", b"1").result(LIMIT_S)
@@ -205,16 +206,16 @@ def test_a_connections_worker_that_is_interrupted_before_its_first_step_keeps_no
     make_cluster: Any, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun
 ) -> None:
     cluster: MockCluster = make_cluster(topics={"t": 1})
-    whole, hits = Channel._run, 0
+    whole, hits = Reader._run, 0
 
-    def under_fire(channel: Channel) -> None:
+    def under_fire(reader: Reader) -> None:
         nonlocal hits
-        if channel.role == "produce" and not hits:
+        if "-produce-" in reader._name and not hits:
             hits += 1
             signal.raise_signal(signal.SIGUSR1)
-        whole(channel)
+        whole(reader)
 
-    monkeypatch.setattr(Channel, "_run", under_fire)
+    monkeypatch.setattr(Reader, "_run", under_fire)
     client = KafkaClient(cluster.bootstrap, handler="gevent", reconnect_backoff_ms=1)
     producer: Any = client.get_producer(delivery_timeout_ms=LIMIT_S * 1000)
     accepted = [through(lambda: producer.produce("t", b"1"))]

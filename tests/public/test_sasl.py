@@ -450,7 +450,7 @@ def test_an_idle_connection_is_renewed_in_time(
 ) -> None:
     """Its reader sleeps for up to a second, or much longer here: a renewal tells it when the next one is due."""
     for longest in ("LONGEST_WAIT_S", "LONGEST_GREENLET_WAIT_S"):
-        monkeypatch.setattr(f"gkafka.net.channel.{longest}", 100.0)
+        monkeypatch.setattr(f"gkafka.net.looks.{longest}", 100.0)
     sasl.session_ms = 400
     client = connect(cluster, **options("PLAIN"))
     client.connect()

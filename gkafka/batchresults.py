@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gkafka.producermemory import ProducerMemory
     from gkafka.records import Appender, Batch
 
-__all__ = ["Completions"]
+__all__ = ["BatchResults"]
 
 
-class Completions:
+class BatchResults:
     """Tells the outcomes of one producer's batches.
 
     lock: guards the sender. delivered: records that were delivered; settled_records: those that have
