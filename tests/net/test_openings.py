@@ -282,7 +282,7 @@ def test_one_that_is_closed_on_top_of_who_opens_connections_is_told_all_the_same
         one.close()
     with pytest.raises(SocketDisconnectedError):
         future.result(60)
-    with other._lock:
+    with other._link.lock:
         other.close()
     with pytest.raises(SocketDisconnectedError):
         later.result(60)
