@@ -24,8 +24,8 @@ IDLE_S = 2.0
 it."""
 
 
-class Work(Protocol):
-    """What a worker does."""
+class Driver(Protocol):
+    """What a worker runs."""
 
     def turn(self) -> float | None:
         """Do all that is to be done now.
@@ -38,20 +38,20 @@ class Work(Protocol):
 
 
 class ProducerWorker:
-    """Takes one turn of its work after the other, and sleeps in between.
+    """Takes one turn of its driver after the other, and sleeps in between.
 
-    work: held weakly, so that a producer that is dropped ends its worker. memory: knows the client's
+    driver: held weakly, so that a producer that is dropped ends its worker. memory: knows the client's
     other producers; their workers take over the connections that this one has read. signal: the Event
     that the worker sleeps on. watched: the connections that it reads itself, or None if they have
     readers of their own; taker: takes those that are opened for this producer. idle_s: longest sleep
     while nothing is unsettled. task: what runs the worker, None until it is started.
 
     No signal interrupts a worker that is an OS thread. Under gevent the exception of a signal handler
-    is raised in whatever greenlet is on CPU. Whoever is hit while it works for the producer sets
+    is raised in whatever greenlet is on CPU. Whoever is hit while it works for the driver sets
     `torn` to the exception; the next turn begins anew.
     """
 
-    def __init__(self, handler: Handler, work: Work, memory: ProducerMemory) -> None:
+    def __init__(self, handler: Handler, driver: Driver, memory: ProducerMemory) -> None:
         self._handler, self._memory = handler, memory
         alarm = handler.alarm()
         self.watched = None if alarm is None else Watched(handler, alarm)
@@ -61,7 +61,7 @@ class ProducerWorker:
         self.torn: BaseException | None = None
         self.task: Any = None
         self._sleeps_until = AWAKE
-        self._work = held_weakly(work, self.signal)
+        self._driver = held_weakly(driver, self.signal)
         self._starter = Starter(handler)
         # A caller that was interrupted in start() may start another worker: one of them works.
         self._unclaimed = [None]
@@ -93,7 +93,7 @@ class ProducerWorker:
 
     # -- on the worker -----------------------------------------------------------------------------
     def _run(self) -> None:
-        if self._work() is None or not self._claim():
+        if self._driver() is None or not self._claim():
             return
         if self.watched is None:
             self._take_turns()
@@ -102,7 +102,7 @@ class ProducerWorker:
         try:
             self._take_turns()
         finally:
-            others = [driver.worker for driver in self._memory.drivers()]
+            others = [other.worker for other in self._memory.drivers()]
             self.watched.end([other.taker for other in others if other is not self and other.taker is not None])
 
     def _claim(self) -> bool:
@@ -113,21 +113,21 @@ class ProducerWorker:
         return True
 
     def _take_turns(self) -> None:
-        while (work := self._work()) is not None:
+        while (driver := self._driver()) is not None:
             self.signal.clear()  # before looking: whoever leaves a note, or closes, sets it after
             self._sleeps_until = AWAKE
-            until = work.turn()
-            del work
+            until = driver.turn()
+            del driver
             if until is None:
                 return
             self._sleeps_until = until
             self.signal.wait(max(0.0, until - self._handler.monotonic()))
 
     def _failed(self, error: BaseException) -> None:
-        work = self._work()
-        if work is None or isinstance(error, ForkedClientError) or self._begins_anew(error):
+        driver = self._driver()
+        if driver is None or isinstance(error, ForkedClientError) or self._begins_anew(error):
             return
-        work.died(error)
+        driver.died(error)
 
     def _begins_anew(self, error: BaseException) -> bool:
         """Start another worker if a signal handler's exception, which goes on to the main greenlet,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_the_sticky_partition_has_a_leader_and_moves_once_it_is_spent() -> None:
 class Idle:
     """A driver, and its handler's clock, of which the batches get no outcome."""
 
-    settled_records = 0
+    results = SimpleNamespace(settled_records=0)
 
     def __init__(self, *batches: Any) -> None:
         self.batches, self.now = list(batches), 100.0

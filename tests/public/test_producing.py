@@ -253,13 +253,13 @@ def test_records_without_a_key_fill_one_batch_and_go_on_to_another_partition(con
     """KIP-480: few large batches, and in the long run all partitions alike."""
     cluster = make_cluster(topics={"t": 4})
     with connect(cluster).get_producer(batch_bytes=2000, linger_ms=1000) as producer:
-        for i in range(4000):
+        for i in range(20_000):
             producer.produce("t", b"%060d" % i)
     counts = [len(cluster.log("t", p)) for p in range(4)]
-    assert sum(counts) == 4000
-    assert min(counts) > 400
+    assert sum(counts) == 20_000
+    assert min(counts) > 1000
     batches = sum(len(t.partition_data) for r in cluster.requests("Produce") for t in r.message.topic_data)
-    assert batches <= -(-4000 // (2000 // 70)) + 4, "each is full, but the last of each partition"
+    assert batches <= -(-20_000 // (2000 // 70)) + 4, "each is full, but the last of each partition"
 
 
 def test_a_slow_producer_of_records_without_a_key_uses_all_partitions_alike(connect: Any, make_cluster: Any) -> None:
