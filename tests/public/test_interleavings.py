@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient, ProducerInterceptor
-from gkafka.net.completions import BatchResults
+from gkafka.net.completions import Completions
 from gkafka.testing import Close, MockCluster
 from tests.kit.clock import during, now
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
@@ -19,11 +19,11 @@ def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: Any, second_answer_is_lost: bool
 ) -> None:
     """Else it lands before them: a broker takes any sequence number from a producer that it does not know."""
-    fail_each = BatchResults.fail_each
+    fail_each = Completions.fail_each
     refused: list[str] = []
     (broker,) = client.brokers.values()
 
-    def slowly(self: BatchResults, failed: Any) -> None:
+    def slowly(self: Completions, failed: Any) -> None:
         channel = broker._channels.get("produce")
         if failed and channel is not None and channel._completions is self:
             refused.append(str(error_of(broker.channel, "produce")))
@@ -31,7 +31,7 @@ def test_nothing_newer_goes_out_before_all_that_a_connection_lost_was_told(
             run.sleep(0.1)
         fail_each(self, failed)
 
-    monkeypatch.setattr(BatchResults, "fail_each", slowly)
+    monkeypatch.setattr(Completions, "fail_each", slowly)
     producer, began = client.get_producer(linger_ms=0), now()
     cluster.on("Produce", Close(before=True))
     if second_answer_is_lost:
