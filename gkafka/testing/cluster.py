@@ -253,10 +253,10 @@ class MockCluster:
         self._change(move)
 
     def stop_broker(self, broker: int) -> None:
-        """Close a broker's port and connections. What it led goes to another replica; without one it has no leader."""
+        """Close a broker's connections; its port refuses new ones. What it led goes to another replica; without one it has no leader."""
 
         def stop() -> None:
-            self._listeners[broker].close()
+            self._listeners[broker].stop()
             self._state.up.discard(broker)
             self._answers.sessions[broker].forget()
             for partition in self._partitions():

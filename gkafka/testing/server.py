@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket
+import contextlib
 import struct
 import time
 from collections import deque
@@ -29,7 +30,7 @@ MAX_REQUEST = 100 << 20  # Kafka's socket.request.max.bytes
 
 
 class Listener:
-    """One broker's port. It keeps its number over `close` and `open`."""
+    """One broker's port. It keeps its number over `stop` and `open`, and refuses connections in between."""
 
     def __init__(self, cluster: MockCluster, broker_id: int, loop: Loop) -> None:
         self.cluster = cluster
@@ -38,14 +39,13 @@ class Listener:
         self.port = 0
         self._loop = loop
         self._sock: Any = None
+        self._kept: Any = None  # while it is stopped: bound, and not listened on
 
     def open(self) -> None:
         if self._sock is not None:
             return
-        sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        sock, self._kept = self._kept or self._bound(), None
         try:
-            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-            sock.bind(("127.0.0.1", self.port))
             sock.listen(128)
             sock.setblocking(False)
         except BaseException:
@@ -55,11 +55,31 @@ class Listener:
         self._sock = sock
         self._loop.watch(self, read=True, write=False)
 
+    def _bound(self) -> Any:
+        sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", self.port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def stop(self) -> None:
+        """Refuse connections, and keep the port: else another process could get it, and answer."""
+        if self._sock is not None:
+            self.close()
+            with contextlib.suppress(OSError):  # another one has it by now
+                self._kept = self._bound()
+
     def close(self) -> None:
         if self._sock is not None:
             self._loop.forget(self._sock.fileno())
             self._sock.close()
             self._sock = None
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
         for peer in list(self.peers):
             peer.close()
 

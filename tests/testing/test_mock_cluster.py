@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import socket
 import struct
 import subprocess
 import sys
@@ -580,7 +581,7 @@ def test_a_stopped_broker_hands_over_and_comes_back_on_its_port() -> None:
         with PlainClient(cluster, 1) as client:
             cluster.stop_broker(1)
             assert client.closed()
-        with pytest.raises(OSError, match=r"."):
+        with pytest.raises(ConnectionRefusedError):
             PlainClient(cluster, 1)
         assert [cluster.leader("t", n) for n in (0, 1)] == [2, 2]
         with PlainClient(cluster, 2) as client:
@@ -593,6 +594,13 @@ def test_a_stopped_broker_hands_over_and_comes_back_on_its_port() -> None:
         with PlainClient(cluster, 1) as client:
             assert len(client.ask(MetadataRequest(topics=None)).brokers) == 2
             assert cluster.leader("t", 0) == 2
+
+
+def test_the_port_of_a_stopped_broker_is_given_to_nobody_who_would_answer_in_its_place() -> None:
+    with MockCluster(brokers=2) as cluster:
+        cluster.stop_broker(1)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(cluster.brokers[1])
 
 
 def test_without_another_replica_there_is_no_leader() -> None:
