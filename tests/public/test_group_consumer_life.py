@@ -403,7 +403,8 @@ def test_a_listener_that_closes_the_client_waits_shortly_for_a_silent_coordinato
         run.until(lambda: member.consume(20) is None and bool(took))
     run.until(lambda: bool(took))
     assert took[0] < 30
-    run.until(lambda: len(cluster.requests("LeaveGroup")) == 1)
+    if timeout != 0:  # else it may still wait, behind what another thread was sending, as the connection closes
+        run.until(lambda: len(cluster.requests("LeaveGroup")) == 1)
     run.until(lambda: not any(w.is_alive() for w in client.handler.workers()))
 
 
