@@ -22,6 +22,7 @@ counted in one process and time is taken in another. Figures are medians over th
 
 from __future__ import annotations
 
+import abc
 import argparse
 import itertools
 import json
@@ -58,16 +59,16 @@ TOPICS = {"null-4": 4, "null-1000": 1000, "filled": 1}
 
 
 # -- what is measured ------------------------------------------------------------------------------------------------------------
-class Work:
+class Work(abc.ABC):
     """records: how many were handed over or taken."""
 
     records = 0
 
+    @abc.abstractmethod
     def step(self) -> bool:
         """Do a part of the work. Return False if there is not enough left for another part."""
-        raise NotImplementedError
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027  # nothing to wait for, unless a kind of work has something
         """Wait until all that was begun has its outcome."""
 
     def done(self) -> int:

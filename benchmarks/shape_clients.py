@@ -147,12 +147,10 @@ class Confluent(Client):
         )
 
     @contextlib.contextmanager
-    def _in_transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         self.inner.begin_transaction()
         yield
         self.inner.commit_transaction()
-
-    transaction = _in_transaction
 
     def with_callback(self, done: Callable[[Any], object]) -> None:
         self.send("t12", VALUE, partition=0, on_delivery=lambda error, message: done(message))

@@ -58,7 +58,7 @@ class NativeProducer(OfOneProcess, TransactionCalls):
     """Made by `client.get_producer(**options)`; the options are those of `gkafka.config.ProducerConfig`.
 
     `produce()` may be called by any number of workers. Under gevent it switches to others now and then (every few milliseconds of work,
-    and when the buffer is full), never in the middle of a record.
+    when two full batches wait to be sent, and when the buffer is full), never in the middle of a record.
 
     Delivery callbacks (`on_delivery`, `delivery.add_done_callback()`, interceptors) run one at a time on a worker of their own, under no lock,
     and may call anything. `delivery` is done, and `delivery.record` is there to be looked at; that of a record that failed always is, so that

@@ -17,6 +17,7 @@ from gkafka.callbacks import end_waits
 from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
+from gkafka.core.deliverylimits import DeliveryLimits
 from gkafka.core.sender import Outgoing, Sender, SenderSettings
 from gkafka.exceptions import (
     ForkedClientError,
@@ -81,13 +82,12 @@ class ProducerDriver:
                 batch_bytes=config.batch_bytes,
                 max_request_bytes=config.max_request_bytes,
                 max_in_flight=config.max_in_flight,
-                delivery_timeout_s=config.delivery_timeout_ms / 1000,
                 ack_timeout_s=(config.request_timeout_ms if config.ack_timeout_ms is None else config.ack_timeout_ms) / 1000,
-                retries=config.retries,
                 backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
                 transactional_id=config.transactional_id,
                 **({"most_batches": BATCHES_AT_ONCE} if self._handler.cooperative else {}),
             ),
+            DeliveryLimits(config.delivery_timeout_ms / 1000, config.retries),
             roll=appender.take,
             set_limit=appender.set_limit,
             chance=self._handler.random(),

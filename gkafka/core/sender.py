@@ -48,8 +48,7 @@ class SenderSettings:
 
     acks: 0, 1, or -1 for all. idempotence: None to give it up where brokers have no producer ids.
     batch_bytes: size of a full batch. most_batches: of one request. max_in_flight: requests at a
-    broker. delivery_timeout_s: from a batch's creation to its failure. ack_timeout_s: how long a
-    leader waits for its followers. retries: None for any number. backoff: between them.
+    broker. ack_timeout_s: how long a leader waits for its followers. backoff: between retries.
     """
 
     acks: int
@@ -59,9 +58,7 @@ class SenderSettings:
     max_request_bytes: int
     most_batches: int = 1 << 31
     max_in_flight: int
-    delivery_timeout_s: float
     ack_timeout_s: float
-    retries: int | None
     backoff: Backoff
     transactional_id: str | None = None
 
@@ -91,6 +88,7 @@ class Sender:
         accumulator: Accumulator,
         metadata: Metadata,
         settings: SenderSettings,
+        delivery_limits: DeliveryLimits,
         *,
         roll: Callable[[str, int], Batch | None],
         set_limit: Callable[[str, int], None] = lambda topic, size: None,
@@ -98,7 +96,7 @@ class Sender:
     ) -> None:
         self.accumulator, self._metadata, self._settings = accumulator, metadata, settings
         self._roll, self._chance = roll, chance
-        self.delivery_limits = DeliveryLimits(settings.delivery_timeout_s, settings.retries)
+        self.delivery_limits = delivery_limits
         self.numbering = Numbering(settings.idempotence, backoff=settings.backoff, chance=chance)
         self.outcomes = BatchOutcomes()
         self.requests = ProduceRequests(settings.acks, settings.ack_timeout_s, settings.transactional_id)

@@ -224,7 +224,7 @@ class Handler(OfOneProcess, abc.ABC):
         _on_failure(error) gets whatever ends the target other than a return, KeyboardInterrupt and the like included.
         Raises ClientClosedError after stop(), ForkedClientError in a child process.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # as documented of the base class
 
     def spawn_lasting(
         self, target: Callable[..., object], *args: Any, _name: str, _on_failure: Callable[[BaseException], object] | None = None
@@ -374,8 +374,11 @@ class Handler(OfOneProcess, abc.ABC):
         return None
 
     def hand_over(self, wake: p.Event) -> None:
-        """Where much was done and nothing waits: let the worker that sleeps on this go on if it was woken, and who is back from the system. Nothing where
-        that would take longer than waiting for a turn does."""
+        """Let other workers run: the one that sleeps on `wake`, and those whose system call has returned.
+
+        For a caller that has worked for long without a wait. Does nothing if no worker is known to
+        want a turn.
+        """
 
     # network
     @abc.abstractmethod

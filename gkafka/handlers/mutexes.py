@@ -64,10 +64,12 @@ class PythonLock(NativeRLock):
         return self._is_owned()
 
     def _wait(self) -> bool:
-        raise NotImplementedError
+        """Wait for the lock, which another thread holds. Each kind of lock has its own way."""
+        raise NotImplementedError  # a class in C below it: it cannot be abstract
 
     def _refuse(self) -> None:
-        raise NotImplementedError
+        """Raise what the holder gets that takes the lock again."""
+        raise NotImplementedError  # the same
 
 
 OwnedLock = PythonLock

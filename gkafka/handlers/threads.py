@@ -540,7 +540,7 @@ class ThreadingHandler(Handler):
         return _syscalls.Alarm() if waits_in_kernel else None
 
     def hand_over(self, wake: p.Event) -> None:
-        """Only with an Alarm: else nobody knows who wants the interpreter's lock."""
+        """Do so only if `wake` is an Alarm, which knows whether a thread wants the interpreter's lock."""
         if _syscalls is not None and isinstance(wake, _syscalls.Alarm):
             _syscalls.hand_over(wake)
 

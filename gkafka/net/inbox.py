@@ -103,8 +103,8 @@ class Inbox:
         self._completions.complete(sent.token, message, None)
         self._reading.answering = None
 
-    def answer_all(self) -> float:
-        """Complete all requests whose answers have come. Return 0.0, as a step of `Reader`."""
+    def answer_all(self) -> None:
+        """Complete all requests whose answers have come."""
         stream = self._link.stream
         assert stream is not None
         try:
@@ -114,7 +114,6 @@ class Inbox:
                     break
         except NotYet:
             pass
-        return 0.0
 
     # -- errors of whoever reads
     def failed(self, exc: Exception) -> KafkaException:

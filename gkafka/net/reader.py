@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from gkafka.core.connection import Connection
 from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaException
@@ -24,6 +24,8 @@ from gkafka.net.looks import Looks
 from gkafka.net.reading import Reading
 
 __all__ = ["Reader", "Taker"]
+
+T = TypeVar("T")
 
 log = get_logger(__name__)
 
@@ -177,10 +179,11 @@ class Reader:
 
     def look(self) -> float:
         """Do what else is due. Return when to look again."""
-        return self._in_place_of_reader(self._looks.look)
+        look_at = self._in_place_of_reader(self._looks.look)
+        return inf if look_at is None else look_at
 
-    def _in_place_of_reader(self, step: Callable[[], float]) -> float:
-        """Take a step. What ends the reader ends the connection."""
+    def _in_place_of_reader(self, step: Callable[[], T]) -> T | None:
+        """Return what a step returns, or None if it ended the connection, as it would end a reader."""
         try:
             found = step()
             if self.link.broken is not None:
@@ -192,7 +195,7 @@ class Reader:
             error = self._inbox.failed(exc)
             self._reading.answering = self._reading.untold
             self._end(error)
-            return inf
+            return None
 
     def read_on(self, takers: Iterable[Taker] = ()) -> None:
         """The taker ends: another one takes the connection, or it has a worker of its own again."""

@@ -37,7 +37,10 @@ class Watched:
         self._begun = True
 
     def take(self, reader: Reader, fd: int) -> bool:
-        """From a connection that has opened, with its descriptor. False: it keeps its reader."""
+        """Take over the reading of an open connection, whose descriptor is fd.
+
+        Return False if the connection keeps a reader of its own.
+        """
         try:
             with self._lock:
                 if not self._begun:
@@ -51,18 +54,21 @@ class Watched:
         return True
 
     def read(self) -> None:
-        """On the worker: what has come."""
+        """On the worker: take in the answers that have come."""
         for fd in self.alarm.ready:
             reader = self._by_fd.get(fd)
             if reader is not None:
                 reader.take_in()
 
     def expect(self, at: float) -> None:
-        """Look again by then: a request's time is over."""
+        """Look again at that time: the deadline of a request."""
         self._looks_at = min(self._looks_at, at)
 
     def look(self, now: float, rest_s: float) -> float:
-        """On the worker: what else is due. Returns when to look again, rest_s behind the last look at the latest."""
+        """On the worker: do what else is due. Return when to look again.
+
+        That is at most rest_s after the last look.
+        """
         if not self._by_fd:
             return NEVER
         if now >= self._looks_at:
@@ -81,7 +87,10 @@ class Watched:
                 del self._by_fd[fd]
 
     def end(self, others: Iterable[Taker]) -> None:
-        """The worker ends: its connections go to one of these, since other clients of them may go on, or have readers of their own."""
+        """Give the connections away, because the worker ends: other clients may still use them.
+
+        others: are offered each connection; one that nobody takes has a reader of its own again.
+        """
         with self._lock:  # from here on none is taken
             self._begun = False
             readers = list(self._by_fd.values())

@@ -9,6 +9,7 @@ from typing import Any
 
 from gkafka.core.accumulator import Accumulator, PartitionQueue
 from gkafka.core.backoff import Backoff
+from gkafka.core.deliverylimits import DeliveryLimits
 from gkafka.core.metadata import Metadata
 from gkafka.core.sender import Outgoing, Poll, Sender, SenderSettings
 from gkafka.exceptions import KafkaException
@@ -87,6 +88,8 @@ class Rig:
         *,
         idempotence: bool | None = True,
         strangers: bool = False,
+        delivery_timeout_s: float = 120.0,
+        retries: int | None = None,
         set_limit: Callable[[str, int], None] = lambda topic, size: None,
         **options: Any,
     ) -> None:
@@ -101,15 +104,14 @@ class Rig:
             "batch_bytes": 4096,
             "max_request_bytes": 1 << 20,
             "max_in_flight": 5,
-            "delivery_timeout_s": 120.0,
             "ack_timeout_s": 30.0,
-            "retries": None,
             "backoff": Backoff(0.1, 1.0),
         }
         self.sender = Sender(
             self.accumulator,
             self.metadata,
             SenderSettings(**{**settings, **options}),
+            DeliveryLimits(delivery_timeout_s, retries),
             roll=self._roll,
             set_limit=set_limit,
             chance=Random(1),
