@@ -7,6 +7,7 @@ signal handler's exception, a kill or a time-out ends it, nothing is half done.
 from __future__ import annotations
 
 import contextlib
+import logging
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from gkafka.callbacks import end_waits
 from gkafka.config import ProducerConfig
 from gkafka.core.accumulator import Accumulator
 from gkafka.core.backoff import Backoff
+from gkafka.core.batchstate import count_states
 from gkafka.core.deliverylimits import DeliveryLimits
 from gkafka.core.sender import Outgoing, Sender, SenderSettings
 from gkafka.exceptions import (
@@ -128,6 +130,8 @@ class ProducerDriver:
     def died(self, error: BaseException) -> None:
         """Fail everything at once: without its worker nothing lingers or times out."""
         log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
+        with self.lock:
+            self.sender.restart(self._appender.open_batches())
         self.end_with(ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer"))
 
     # -- what callers leave ----------------------------------------------------------------------------------------------------
@@ -237,10 +241,11 @@ class ProducerDriver:
         again in its order, and what was about to be told is told.
         """
         self.restarts += 1
-        if self.worker.torn is None:
-            log.warning("the producer begins anew, its connections end: an answer was lost")
-        else:  # as the program's own signal handlers do, at its end, too
-            log.info("the producer begins anew, its connections end: %s interrupted one of its workers", type(self.worker.torn).__name__)
+        level, why = logging.WARNING, "an answer was lost"
+        if self.worker.torn is not None:  # as the program's own signal handlers do, at its end, too
+            level, why = logging.INFO, f"{type(self.worker.torn).__name__} interrupted one of its workers"
+        states = count_states(self.owed())
+        log.log(level, "the producer begins anew, its connections end: %s; its batches: %s", why, states)
         for request in list(self.in_flight.requests):
             request.channel.close(CutShort("a worker of the producer was interrupted"))
         with self.lock:
@@ -360,6 +365,8 @@ class ProducerDriver:
     def give_up(self, error: KafkaException) -> None:
         """Fail all that is not settled. The worker tells it, if it is there."""
         with self.lock:
+            if self.worker.torn is not None:
+                self.sender.restart(self._appender.open_batches())
             self.notes.take()
             self.sender.abandon(error)
         deadline = self._handler.monotonic() + TICK_S

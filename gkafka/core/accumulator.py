@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gkafka.core.backoff import Retry
+from gkafka.core.batchstate import MOVES, BatchEvent, BatchState
 from gkafka.core.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ ProducerId = tuple[int, int]
 class Flight:
     """The sender's notes on one batch; stands in `batch.extra` from the moment the batch is rolled.
 
-    order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
+    state: moves by `batchstate.MOVES`. order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
     a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
     was before the present try. unsent: tries that found no connection, or no leader. refused: why the last try failed. told: whoever asked what
@@ -49,6 +50,7 @@ class Flight:
         "queue",
         "refused",
         "sequence",
+        "state",
         "told",
         "unsent",
     )
@@ -56,6 +58,7 @@ class Flight:
     def __init__(self, queue: PartitionQueue, order: tuple[int, int]) -> None:
         self.queue = queue
         self.order = order
+        self.state = MOVES[BatchState.OPEN, BatchEvent.ROLL]
         self.is_part = self.told = False
         self.sequence = -1
         self.unsent = 0
@@ -141,10 +144,10 @@ class PartitionQueue:
         self.pending.insert(younger, batch)
 
     def remove(self, batch: Batch) -> None:
-        """Take a batch out, whether it is on the wire or pending."""
-        if batch in self.on_wire:
+        """Take a batch out that is to be settled."""
+        if batch.extra.state is BatchState.IN_FLIGHT:
             self.on_wire.remove(batch)
-        elif batch in self.pending:  # else its driver was interrupted just as it took it
+        else:
             self.pending.remove(batch)
 
     def topic_id_in(self, metadata: Metadata) -> UUID:
@@ -202,7 +205,8 @@ class Accumulator:
         for batch in batches:
             self.unsettled[batch] = None
             if batch.extra is not None:
-                queue = batch.extra.queue
+                queue, flight = batch.extra.queue, batch.extra
+                flight.state = MOVES[flight.state, BatchEvent.RESTART]
                 queue.put_back(batch)
                 queue.counted(batch)
                 self.active[queue.key] = queue

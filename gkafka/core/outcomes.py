@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gkafka.core.batchstate import MOVES, BatchEvent
+
 if TYPE_CHECKING:
     from gkafka.exceptions import KafkaException
     from gkafka.records import Batch
@@ -64,6 +66,8 @@ class BatchOutcomes:
         for settled in taken:
             if settled.batch.done:
                 count += settled.batch.count
+                flight = settled.batch.extra
+                flight.state = MOVES[flight.state, BatchEvent.TELL]
             else:
                 untold.append(settled)
         self.ended[:0] = untold

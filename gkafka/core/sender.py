@@ -19,15 +19,16 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from gkafka.brokererrors import DuplicateSequenceNumber, NotLeaderForPartition, Stale, UnknownTopicId, UnknownTopicOrPartition
-from gkafka.core.accumulator import Accumulator, Key, PartitionQueue, ProducerId
+from gkafka.core.accumulator import Accumulator, Flight, Key, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Chance
+from gkafka.core.batchstate import MOVES, BatchEvent, BatchState
 from gkafka.core.deliverylimits import DeliveryLimits
 from gkafka.core.namedrecords import errors_by_index, not_at_fault, runs
 from gkafka.core.numbering import Event, Idempotence, Numbering, in_doubt
 from gkafka.core.outcomes import BatchOutcomes, Settled
 from gkafka.core.producerequests import Answer, Outgoing, ProduceRequests, is_unsent, is_unwritten, left_out, read_answer
 from gkafka.core.schedule import Schedule
-from gkafka.core.splitting import TOO_LARGE, Splitter, too_large_alone
+from gkafka.core.splitting import TOO_LARGE, Splitter, in_its_place, too_large_alone
 from gkafka.exceptions import KafkaException
 from gkafka.wire.produce import ProduceRequest, ProduceResponse
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
@@ -254,7 +255,9 @@ class Sender:
         queue.leader = self._metadata.leader(*queue.key)
         queue.on_wire.append(batch)
         batch.attempts += 1
-        batch.extra.before, batch.extra.persisted = batch.extra.persisted, "maybe"
+        flight: Flight = batch.extra
+        flight.state = MOVES[flight.state, BatchEvent.SEND]
+        flight.before, flight.persisted = flight.persisted, "maybe"
         return batch
 
     @property
@@ -295,11 +298,11 @@ class Sender:
 
     def _settle(self, batch: Batch, answer: Answer, now: float) -> None:
         offset, log_append_time, error, named = answer
-        queue: PartitionQueue = batch.extra.queue
-        try:
-            queue.on_wire.remove(batch)
-        except ValueError:
+        flight: Flight = batch.extra
+        if flight.state is not BatchState.IN_FLIGHT:
             return  # its delivery timeout passed while it was under way: it is settled already
+        queue = flight.queue
+        queue.on_wire.remove(batch)
         if error is not None and is_unsent(error):
             batch.extra.unsent += 1
         if error is not None and is_unwritten(error, self._settings.acks):
@@ -326,8 +329,9 @@ class Sender:
             else:
                 self._fail(queue, batch, self._explained(batch, error, now))
             return
-        batch.extra.refused = error
+        flight.refused = error
         self.retried += 1
+        flight.state = MOVES[flight.state, BatchEvent.BACK]
         queue.put_back(batch)
         self.numbering.mend(queue)
         if now >= queue.retry.not_before:  # what was in flight beside it fails with it: that is one failure, not five
@@ -403,6 +407,8 @@ class Sender:
 
     def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
         self.outcomes.ended.append(settled)  # before it leaves its place: whoever is interrupted in between leaves it to be told
+        flight = settled.batch.extra
+        flight.state = MOVES[flight.state, BatchEvent.SETTLE]
         self.accumulator.settled(settled.batch)
         if settled.error is not None or queue.pending or queue.key in self.accumulator.open:
             self.accumulator.touched[queue.key] = None  # else there is nothing to place
@@ -506,15 +512,17 @@ class Sender:
         self.in_flight[outgoing.broker_id] = max(self.in_flight.get(outgoing.broker_id, 0) - 1, 0)
         self.sent_requests -= 1
         for batch in outgoing.batches:
-            queue: PartitionQueue = batch.extra.queue
-            if batch not in queue.on_wire:
+            flight: Flight = batch.extra
+            if flight.state is not BatchState.IN_FLIGHT:
                 continue  # it is settled
+            queue = flight.queue
             queue.on_wire.remove(batch)
+            flight.state = MOVES[flight.state, BatchEvent.BACK]
             queue.put_back(batch)
             batch.attempts -= 1
-            batch.extra.persisted = batch.extra.before
+            flight.persisted = flight.before
             if self.delivery_limits.is_late(batch, now):
-                batch.extra.refused = error
+                flight.refused = error
             self.accumulator.waits(queue)
 
     def refuse(self, batch: Batch, error: KafkaException) -> Settled:
@@ -529,11 +537,16 @@ class Sender:
         more: what was goes again, in its order. opened: the appender's open batches.
         """
         outcomes = self.outcomes.restart()
-        owed = [batch for batch in dict.fromkeys((*self.accumulator.unsettled, *opened)) if batch not in outcomes and not batch.done]
-        for batch in owed:
-            for part in batch.parts or ():
-                part.extra = part.extra or batch.extra.of_part(part.first, batch.first)
-        self.accumulator.restart(part for batch in owed for part in batch.parts or (batch,) if part not in outcomes and not part.done)
+        owed: dict[Batch, None] = {}
+        for batch in (*self.accumulator.unsettled, *opened):
+            if batch.done or batch in outcomes:
+                continue
+            for part in in_its_place(batch):
+                if part is not batch and part.extra is None:
+                    part.extra = batch.extra.of_part(part.first, batch.first)
+                if not part.done and part not in outcomes:
+                    owed[part] = None
+        self.accumulator.restart(owed)
         self._schedule.restart()
         self.in_flight = {}
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gkafka.brokererrors import MessageSizeTooLarge, RecordListTooLarge
+from gkafka.core.batchstate import MOVES, BatchEvent
 from gkafka.exceptions import KafkaException
 from gkafka.logs import get_logger
 from gkafka.records._split import before
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gkafka.core.accumulator import Accumulator, Flight
     from gkafka.records import Batch
 
-__all__ = ["TOO_LARGE", "Splitter", "too_large_alone"]
+__all__ = ["TOO_LARGE", "Splitter", "in_its_place", "too_large_alone"]
 
 log = get_logger(__name__)
 
@@ -65,6 +66,7 @@ class Splitter:
             part.attempts = batch.attempts - 1
             part.extra = flight.of_part(part.first, batch.first)
         self._accumulator.replaced(batch, parts)
+        flight.state = MOVES[flight.state, BatchEvent.DIVIDE]
         self.divided.append(batch)
         return parts
 
@@ -75,6 +77,19 @@ def _cut(batch: Batch, firsts: list[int]) -> list[Batch]:
     middle = len(firsts) // 2
     head, tail = batch.split(before(firsts[middle]))
     return _cut(head, firsts[:middle]) + _cut(tail, [first - firsts[middle] for first in firsts[middle + 1 :]])
+
+
+def in_its_place(batch: Batch) -> list[Batch]:
+    """Return the parts of a batch that was divided, also if that is all that came of it; else itself.
+
+    Parts of a part are in the list of the batch that was divided first, and so in its place.
+    """
+    if batch.parts is not None:
+        return batch.parts
+    whole = batch.parent
+    if whole is None or whole.parts is None or batch in whole.parts:
+        return [batch]
+    return [part for part in whole.parts if batch.first <= part.first < batch.first + batch.count]
 
 
 def too_large_alone(batch: Batch, error: KafkaException) -> KafkaException:

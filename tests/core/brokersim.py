@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gkafka.core.batchstate import BatchState, state_of
 from gkafka.core.sender import Outgoing, Settled
 from gkafka.exceptions import ConnectionFailedError, SocketDisconnectedError
 from gkafka.wire.metadata import MetadataRequest
@@ -299,6 +300,14 @@ class World:
             self._settle(self.rig.lose(f.outgoing, SocketDisconnectedError("gone"))[0])
         self.step()
 
+    def begin_anew(self, *, late: bool = False) -> None:
+        """Whoever drives the machine was interrupted, and it restarts. late: what was under way reaches the brokers, some time."""
+        for broker, flying in self.connections.items():
+            self.late[broker] += [f for f in flying if f.codes is None and late]
+            flying.clear()
+        self.rig.sender.restart(())
+        self.step()
+
     def never_open(self, broker: int) -> None:
         """The connection could not be made: what was to go over it never left. Only where nothing was read."""
         flying = self.connections[broker]
@@ -350,6 +359,19 @@ class World:
             assert [r for r in there if r in set(acknowledged)] == acknowledged, f"{p}: {acknowledged} were acknowledged, {there} is there"
             ghosts = [r for r in there if self.outcome[r][1] == "no"]
             assert not ghosts, f"{p}: {ghosts} are said not to be there"
+
+    def check_states(self) -> None:
+        """Each unsettled batch is where its state says, and nowhere else."""
+        accumulator = self.rig.accumulator
+        ready = {batch for queue in accumulator.queues.values() for batch in queue.pending}
+        in_flight = {batch for queue in accumulator.queues.values() for batch in queue.on_wire}
+        by_state: dict[BatchState, set[Any]] = {state: set() for state in BatchState}
+        for batch in accumulator.unsettled:
+            by_state[state_of(batch)].add(batch)
+        assert by_state.pop(BatchState.READY) == ready
+        assert by_state.pop(BatchState.IN_FLIGHT) == in_flight
+        assert by_state.pop(BatchState.OPEN) == set(accumulator.open.values())
+        assert not any(by_state.values()), by_state
 
     def told(self, batch: SimBatch) -> str:
         """ "yes", "no" or "maybe"."""

@@ -61,7 +61,7 @@ class FakeBatch:
     def __init__(self, partition: int, *, created: float = 0.0, count: int = 10, size: int = 1000, topic: str = "t") -> None:
         self.topic, self.partition, self.created, self.count, self.size = topic, partition, created, count, size
         self.attempts, self.extra, self.sealed, self.wire, self.wire_size = 0, None, False, b"x" * size, size
-        self.first, self.done, self.parts, self.is_open = 0, False, None, True
+        self.first, self.done, self.parts, self.parent, self.is_open = 0, False, None, None, True
 
     def split(self, limit: int) -> list[FakeBatch]:
         """Two halves, like the real one; or cut before the record that gkafka.records._split.before() names."""

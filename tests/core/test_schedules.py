@@ -65,6 +65,7 @@ EVENTS: dict[str, Callable[[World, int], Any]] = {
     "tell": lambda world, n: world.tell(),
     "restart": lambda world, n: world.partitions[_partition(n)].log.restart(),
     "limit": _limit,
+    "begin anew": lambda world, n: world.begin_anew(late=bool(n % 2)),
     "next epoch": lambda world, n: world.next_epoch(marked=bool(n % 2)),
     "a moment": lambda world, n: world.step(0.02),
     "a pause": lambda world, n: world.step(1.3),
@@ -75,7 +76,7 @@ FINAL = {"produce poison", "produce some bad", "unauthorized"}
 DOUBTFUL = {"restart", "limit"}
 """What makes a leader contradict itself: a batch that may be written can then only fail."""
 
-UNANSWERED = {"cut", "timed out", "too few after", "retire", "move"}
+UNANSWERED = {"cut", "begin anew", "timed out", "too few after", "retire", "move"}
 """What leaves it open whether a batch was written."""
 
 
@@ -94,6 +95,7 @@ def play(world: World, schedule: list[Event]) -> None:
     for name, n in schedule:
         EVENTS[name](world, n)
         assert accumulator.rolled_bytes == sum(batch.size for batch in accumulator.unsettled if batch.extra is not None), name
+        world.check_states()
     world.finish()
     assert accumulator.rolled_bytes == 0
 
