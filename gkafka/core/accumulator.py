@@ -199,11 +199,11 @@ class Accumulator:
         for queue in self.queues.values():
             queue.pending.clear()
             queue.on_wire.clear()
-        for keys in (self.open, self.lingering, self.active, self.hurried, self.unsettled, self.touched):
+        for keys in (self.open, self.lingering, self.active, self.hurried, self.touched):
             keys.clear()
+        self.unsettled = OrderedDict.fromkeys(batches)  # in one step: whoever is interrupted here begins anew from it
         self.rolled_bytes = sum(batch.size for batch in batches if batch.extra is not None)
         for batch in batches:
-            self.unsettled[batch] = None
             if batch.extra is not None:
                 queue, flight = batch.extra.queue, batch.extra
                 flight.state = MOVES[flight.state, BatchEvent.RESTART]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gkafka.core.batchstate import MOVES, BatchEvent
+from gkafka.core.batchstate import MOVES, BatchEvent, BatchState
 
 if TYPE_CHECKING:
     from gkafka.exceptions import KafkaException
@@ -83,5 +83,8 @@ class BatchOutcomes:
         """Have everything told again that an interrupted driver may not have told. Return it."""
         entries = (*(entry.outcome for entry in self.telling.values()), *self.ended)
         outcomes = {settled.batch: settled for settled in entries}
+        for flight in (batch.extra for batch in outcomes):
+            if flight.state < BatchState.SETTLED:  # whoever settled it was interrupted before it noted that
+                flight.state = MOVES[flight.state, BatchEvent.SETTLE]
         self.ended = list(outcomes.values())
         return outcomes

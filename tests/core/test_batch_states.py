@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from gkafka import records
+from gkafka.core.accumulator import PartitionQueue
 from gkafka.core.batchstate import MOVES, BatchEvent, BatchState, count_states, state_of
+from gkafka.core.sender import Settled
 from gkafka.core.splitting import in_its_place
 from gkafka.exceptions import SocketDisconnectedError
 from gkafka.records._split import before
@@ -75,18 +77,52 @@ def test_a_restart_leaves_alone_what_everybody_was_told_of() -> None:
     assert not rig.sent()
 
 
+class Hit(BaseException):
+    """What a signal handler raises."""
+
+
+def hit(*_: Any) -> None:
+    raise Hit
+
+
+def test_a_batch_whose_outcome_was_noted_and_not_its_state_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    batch = rig.full()
+    (request,) = rig.sent()
+
+    class Ended(list[Settled]):
+        def append(self, settled: Settled) -> None:
+            super().append(settled)
+            raise Hit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.sender.outcomes, "ended", ended := Ended())
+        with pytest.raises(Hit):
+            rig.answer(request)
+        assert [settled.batch for settled in ended] == [batch]
+        assert state_of(batch) is BatchState.IN_FLIGHT
+        rig.sender.restart(())
+        assert rig.tell() == [batch]
+    assert state_of(batch) is BatchState.TOLD
+    assert not rig.sent()
+
+
+def test_a_restart_that_is_interrupted_itself_loses_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig({0: 1, 1: 1, 2: 1})
+    batches = [rig.full(partition) for partition in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionQueue, "put_back", hit)
+        with pytest.raises(Hit):
+            rig.sender.restart(())
+    rig.sender.restart(())
+    assert [batch for request in rig.sent() for batch in request.batches] == batches
+
+
 def test_a_batch_that_was_settled_as_its_worker_was_interrupted_is_not_settled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its outcome, and is among the unsettled ones still."""
     rig = Rig()
     batch = rig.full()
     (request,) = rig.sent()
-
-    class Hit(BaseException):
-        pass
-
-    def hit(*_: Any) -> None:
-        raise Hit
-
     with monkeypatch.context() as patch:
         patch.setattr(rig.accumulator, "settled", hit)
         with pytest.raises(Hit):
