@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 
-from tests.faults.shots import unheard
+from tests.faults.guns import spared
 
 
 def test_a_finalizer_does_not_pass_on_what_is_raised_in_it() -> None:
@@ -13,7 +13,7 @@ def test_a_finalizer_does_not_pass_on_what_is_raised_in_it() -> None:
 
     class Dropped:
         def __del__(self) -> None:
-            told.append(unheard(sys._getframe()))
+            told.append(spared(sys._getframe()))
 
     Dropped()
     assert told == [True]
@@ -24,7 +24,7 @@ def test_the_callback_of_a_weak_set_does_not_pass_it_on() -> None:
 
     class Watched(set[object]):
         def discard(self, item: object) -> None:
-            told.append(unheard(sys._getframe()))
+            told.append(spared(sys._getframe()))
             super().discard(item)
 
     class Item:
@@ -38,5 +38,5 @@ def test_the_callback_of_a_weak_set_does_not_pass_it_on() -> None:
 
 
 def test_any_other_call_does() -> None:
-    assert not unheard(sys._getframe())
-    assert not unheard(None)
+    assert not spared(sys._getframe())
+    assert not spared(None)
