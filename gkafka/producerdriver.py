@@ -131,7 +131,8 @@ class ProducerDriver:
         """Fail everything at once: without its worker nothing lingers or times out."""
         log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
         with self.lock:
-            self.sender.restart(self._appender.open_batches())
+            self._rebuild()
+            self.worker.torn = None  # else nobody would be told
         self.end_with(ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer"))
 
     # -- what callers leave ----------------------------------------------------------------------------------------------------
@@ -244,14 +245,14 @@ class ProducerDriver:
         level, why = logging.WARNING, "an answer was lost"
         if self.worker.torn is not None:  # as the program's own signal handlers do, at its end, too
             level, why = logging.INFO, f"{type(self.worker.torn).__name__} interrupted one of its workers"
-        states = count_states(self.owed())
+        with self.lock:
+            states = count_states(self.owed())
         log.log(level, "the producer begins anew, its connections end: %s; its batches: %s", why, states)
         for request in list(self.in_flight.requests):
             request.channel.close(CutShort("a worker of the producer was interrupted"))
         with self.lock:
             self.in_flight.clear()
-            self.notes.restart()
-            self.sender.restart(self._appender.open_batches())
+            self._rebuild()
             if self.fatal is not None:
                 self.sender.abandon(self.fatal)
             self._producer_ids.restart()
@@ -259,6 +260,12 @@ class ProducerDriver:
         if self.transactions is not None:
             self.transactions.ask_again()
         self.finish()
+
+    def _rebuild(self) -> None:
+        """Under the lock: rebuild the machine from what the batches tell, also those that the worker has not seen."""
+        opened = self._appender.open_batches()  # before the notes: who rolls one of these now leaves one
+        self.sender.restart((*self.notes.new_batches(), *opened))
+        self.notes.restart()
 
     def warm(self, topic: str, partition: int) -> None:
         """Have the connection to a batch's leader open while the batch lingers. (At the interpreter's end none can be opened any more.)"""
@@ -366,7 +373,7 @@ class ProducerDriver:
         """Fail all that is not settled. The worker tells it, if it is there."""
         with self.lock:
             if self.worker.torn is not None:
-                self.sender.restart(self._appender.open_batches())
+                self._rebuild()
             self.notes.take()
             self.sender.abandon(error)
         deadline = self._handler.monotonic() + TICK_S

@@ -78,7 +78,7 @@ class Notes:
 
     def restart(self) -> None:
         """Count seen_bytes anew: whoever took notes was interrupted."""
-        unseen = {batch for batch in self._appender.news if batch.extra is None and not batch.is_open}
+        unseen = {batch for batch in list(self._appender.news) if batch.extra is None and not batch.is_open}
         self.seen_bytes = self._appender.rolled_bytes - sum(batch.size for batch in unseen)
 
 

@@ -30,8 +30,8 @@ ProducerId = tuple[int, int]
 class Flight:
     """The sender's notes on one batch; stands in `batch.extra` from the moment the batch is rolled.
 
-    state: moves by `batchstate.MOVES`. order: rank in its partition; of a part the whole batch's rank and where in it the part begins. is_part: it was made by a split: like
-    a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
+    state: moves by `batchstate.MOVES`. order: rank in its partition; of a part the whole batch's
+    rank and where in it the part begins. is_part: it was made by a split: like a retry it stands for numbers that were sent before. sequence: base sequence number, -1 until one is given at the first send. producer: the id that the
     sequence belongs to. persisted: "no" until a broker may have written the batch, then "maybe", "yes" once acknowledged; before: what it
     was before the present try. unsent: tries that found no connection, or no leader. refused: why the last try failed. told: whoever asked what
     failed was told of it. counted: where a broker names records of one batch, the number of them that the log line of this part's failure counts: the

@@ -84,7 +84,7 @@ class BatchOutcomes:
         entries = (*(entry.outcome for entry in self.telling.values()), *self.ended)
         outcomes = {settled.batch: settled for settled in entries}
         for flight in (batch.extra for batch in outcomes):
-            if flight.state < BatchState.SETTLED:  # whoever settled it was interrupted before it noted that
+            if flight.state in (BatchState.READY, BatchState.IN_FLIGHT):  # whoever settled it came no further
                 flight.state = MOVES[flight.state, BatchEvent.SETTLE]
         self.ended = list(outcomes.values())
         return outcomes

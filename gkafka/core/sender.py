@@ -304,14 +304,14 @@ class Sender:
         queue = flight.queue
         queue.on_wire.remove(batch)
         if error is not None and is_unsent(error):
-            batch.extra.unsent += 1
+            flight.unsent += 1
         if error is not None and is_unwritten(error, self._settings.acks):
-            batch.extra.persisted = batch.extra.before
+            flight.persisted = flight.before
         if error is None or isinstance(error, DuplicateSequenceNumber):
             if queue.retry.failures:
                 queue.retry.succeeded()
             self.numbering.written(queue, batch)
-            batch.extra.persisted = "yes"
+            flight.persisted = "yes"
             self._done(queue, Settled(batch, offset, log_append_time, None))
             return
         if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)):
@@ -534,7 +534,7 @@ class Sender:
 
     def restart(self, opened: Iterable[Batch]) -> None:
         """Begin anew from what the batches themselves tell: who worked here was interrupted, and how far it came nobody knows. Nothing is under way any
-        more: what was goes again, in its order. opened: the appender's open batches.
+        more: what was goes again, in its order. opened: batches that may not be known here, those of a partition oldest first.
         """
         outcomes = self.outcomes.restart()
         owed: dict[Batch, None] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from gkafka.core.sender import Settled
 from gkafka.core.splitting import in_its_place
 from gkafka.exceptions import SocketDisconnectedError
 from gkafka.records._split import before
-from tests.core.fakes import Rig
+from tests.core.fakes import FakeBatch, Rig
 from tests.records.write_helpers import fill
 
 
@@ -48,10 +47,23 @@ def test_a_batch_that_is_too_large_is_divided_and_its_parts_are_ready() -> None:
     assert count_states(rig.accumulator.unsettled) == {"ready": 2}
 
 
-@pytest.mark.parametrize(("state", "event"), sorted(set(itertools.product(BatchState, BatchEvent)) - MOVES.keys()))
-def test_there_are_no_other_moves(state: BatchState, event: BatchEvent) -> None:
-    with pytest.raises(KeyError):
-        MOVES[state, event]
+@pytest.mark.parametrize("state", [BatchState.SETTLED, BatchState.TOLD, BatchState.DIVIDED])
+@pytest.mark.parametrize(
+    "event", [BatchEvent.ROLL, BatchEvent.SEND, BatchEvent.BACK, BatchEvent.DIVIDE, BatchEvent.SETTLE, BatchEvent.RESTART]
+)
+def test_what_has_its_outcome_is_neither_sent_nor_settled_again(state: BatchState, event: BatchEvent) -> None:
+    assert (state, event) not in MOVES
+
+
+def test_a_restart_takes_batches_that_the_worker_had_not_seen_in_their_order() -> None:
+    rig = Rig()
+    rolled: Any = FakeBatch(0)
+    rolled.is_open = False
+    grows: Any = FakeBatch(0)
+    rig.sender.restart((rolled, grows))
+    assert [state_of(batch) for batch in (rolled, grows)] == [BatchState.READY, BatchState.OPEN]
+    assert rig.accumulator.open == {("t", 0): grows}
+    assert [batch for request in rig.sent() for batch in request.batches] == [rolled]
 
 
 def test_a_restart_sends_nothing_again_that_is_settled_and_has_it_told_once() -> None:
