@@ -16,7 +16,7 @@ from types import TracebackType
 
 from tests.kit.clock import now
 
-__all__ = ["TOOL", "Terminal", "environment", "piped"]
+__all__ = ["PLAIN", "TOOL", "Terminal", "environment", "piped"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOL = [sys.executable, "-m", "gkafka.cli"]
@@ -32,6 +32,10 @@ def environment(**more: str) -> dict[str, str]:
 def piped(*words: object, text: str = "", **more: str) -> subprocess.CompletedProcess[str]:
     """kafka-tools with these words, its standard streams being pipes."""
     return subprocess.run([*TOOL, *map(str, words)], input=text, capture_output=True, text=True, timeout=LIMIT_S, env=environment(**more))
+
+
+PLAIN = {"TERM": "dumb"}
+"""The environment of a terminal that only prints lines: no word of progress comes on it, which a busy machine would have elsewhere."""
 
 
 class Terminal:

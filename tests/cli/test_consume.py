@@ -21,7 +21,7 @@ from gkafka.consumer import Consumer
 from gkafka.exceptions import KafkaException
 from gkafka.testing import Close, Edit, Error, MockCluster
 from tests.cli.running import Outcome, failure, program, stop, tool
-from tests.cli.terminal import TOOL, Terminal, environment
+from tests.cli.terminal import PLAIN, TOOL, Terminal, environment
 from tests.effort import quick_and_thorough, tried
 from tests.kit.clock import now
 from tests.kit.ports import refused_port
@@ -452,7 +452,7 @@ def test_behind_an_error_nothing_is_committed_but_what_is_out(
 @pytest.mark.parametrize("options", [[], ["--json"], ["-f", "hex", "--show", "headers,key"], ["--show", "key,headers,topic"]])
 def test_no_escape_sequence_of_a_record_reaches_a_terminal(cluster: MockCluster, options: list[str]) -> None:
     write(cluster, [ESCAPES], key=ESCAPES, headers=[("\x1b[31m", ESCAPES)])
-    with Terminal("consume", "t", "-b", cluster.bootstrap, *options) as terminal:
+    with Terminal("consume", "t", "-b", cluster.bootstrap, *options, env=PLAIN) as terminal:
         code, shown = terminal.end()
     assert code == 0
     text = shown.replace("\n", "").replace("\t", "")  # the separator
@@ -462,9 +462,9 @@ def test_no_escape_sequence_of_a_record_reaches_a_terminal(cluster: MockCluster,
 
 def test_raw_bytes_reach_a_terminal_when_they_are_asked_for(cluster: MockCluster) -> None:
     write(cluster, [b"\x1b[1mbold\x1b[0m"])
-    with Terminal("consume", "t", "-b", cluster.bootstrap, "--raw") as terminal:
+    with Terminal("consume", "t", "-b", cluster.bootstrap, "--raw", env=PLAIN) as terminal:
         assert terminal.end() == (0, "\x1b[1mbold\x1b[0m\n")
-    with Terminal("consume", "t", "-b", cluster.bootstrap) as terminal:
+    with Terminal("consume", "t", "-b", cluster.bootstrap, env=PLAIN) as terminal:
         assert terminal.end() == (0, "\\x1b[1mbold\\x1b[0m\n")
 
 

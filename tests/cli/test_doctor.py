@@ -16,7 +16,7 @@ from gkafka.admin.enums import AclOperation
 from gkafka.testing import Delay, Drop, Edit, Error, MockCluster, Reply, Sasl
 from gkafka.wire.clusteradmin import DescribeQuorumResponse
 from tests.cli.running import Outcome, failure, tool
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import PLAIN, Terminal
 from tests.kit.clock import epoch_s, now
 from tests.kit.ports import refused_port
 from tests.net.certificates import Certificates
@@ -349,7 +349,7 @@ def test_an_advertised_name_that_nobody_knows(cluster: MockCluster) -> None:
 @pytest.mark.parametrize("address", [("", 9092), ("a\x1b[2Jb", 9092), ("host", 0), ("host", 70000)])
 def test_an_advertised_address_that_is_none_is_told_and_harmless(cluster: MockCluster, address: tuple[str, int]) -> None:
     advertise(cluster, *address)
-    with Terminal("doctor", "-b", cluster.bootstrap, "--timeout", 30, env={"NO_COLOR": "1"}) as terminal:
+    with Terminal("doctor", "-b", cluster.bootstrap, "--timeout", 30, env=PLAIN) as terminal:
         code, shown = terminal.end()
     assert code == 1
     assert "that is no address" in shown

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.cli.progress import TAKE_AWAY
 from gkafka.testing import MockCluster, Sasl
-from tests.cli.terminal import Terminal, piped
+from tests.cli.terminal import PLAIN, Terminal, piped
 
 CLEAR = "\x1b[H\x1b[2J"
 BOLD = "\x1b[1m"
@@ -33,7 +34,7 @@ def test_a_table_has_colours_on_a_terminal_and_none_in_a_pipe(cluster: MockClust
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_who_wants_no_colours_has_none(env: dict[str, str], cluster: MockCluster) -> None:
     with Terminal("topics", "-b", cluster.bootstrap, env=env) as terminal:
-        assert "\x1b" not in terminal.end()[1]
+        assert "\x1b" not in terminal.end()[1].replace(TAKE_AWAY.decode(), ""), "but for a line of progress, on a busy machine"
 
 
 def test_watching_draws_the_terminal_anew_and_ctrl_c_ends_it(cluster: MockCluster) -> None:
@@ -65,7 +66,7 @@ def test_watching_goes_on_when_brokers_are_gone_for_a_while(cluster: MockCluster
 
 def test_what_a_group_calls_itself_does_not_reach_the_terminal(cluster: MockCluster) -> None:
     commit(cluster, "\x1b]0;owned\x07\x1b[2J", 0)
-    with Terminal("groups", "-b", cluster.bootstrap, env={"NO_COLOR": "1"}) as terminal:
+    with Terminal("groups", "-b", cluster.bootstrap, env=PLAIN) as terminal:
         code, shown = terminal.end()
     assert code == 0
     assert "\\x1b]0;owned\\x07\\x1b[2J" in shown

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
-from tests.cli.terminal import TOOL, Terminal, environment, piped
+from tests.cli.terminal import PLAIN, TOOL, Terminal, environment, piped
 from tests.effort import one_of
 from tests.live.kafka import KafkaCluster
 from tests.live.peer import Peer, Seen
@@ -268,7 +268,7 @@ def test_a_topic_and_its_records_by_pykafkas_names(
     name = new_name("made")
     tool("create_topic", name, "-p", 1, "-r", 1)
     until(lambda: kafka.nodes[0].leaders(name).get(0, -1) >= 0)
-    with Terminal("consume_topic", name, "-l", 1, "-b", kafka.hosts) as terminal:
+    with Terminal("consume_topic", name, "-l", 1, "-b", kafka.hosts, env=PLAIN) as terminal:
         written = 0
         while terminal.running():
             peer.write(name, [Seen(0, written, None, b"\x1b[2J caf\xc3\xa9", [], None)])
