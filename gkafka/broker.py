@@ -19,7 +19,7 @@ from gkafka.errortexts import told_at
 from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException, UnsupportedVersion
 from gkafka.hosts import parse_host
 from gkafka.net.buffers import BufferPool
-from gkafka.net.channel import Channel
+from gkafka.net.channel import Channel, CutShort
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
 from gkafka.net.openings import Openings, Rank
@@ -294,11 +294,12 @@ class Broker(BrokerCalls):
             self._rank_next(channel, error)
             if channel.was_open:  # what closed a connection that worked is the first failure, however many there were before it
                 self._retry.succeeded()
-            if error is not None:
+            failed = error is not None and not isinstance(error, CutShort)  # which says nothing about the broker
+            if error is not None and failed:
                 # Without the frames that it was raised in: they hold the requests that were under way, and whoever made those.
                 self._last_error = error.with_traceback(None)
                 self._retry.failed(self._backoff, self._handler.monotonic(), self._chance)
-        if error is not None and not channel.was_open and self._on_unreachable is not None:
+        if failed and not channel.was_open and self._on_unreachable is not None:
             self._on_unreachable()
 
     def _rank_next(self, closed: Channel, error: KafkaException | None) -> None:

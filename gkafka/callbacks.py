@@ -11,6 +11,7 @@ import contextlib
 import weakref
 from collections import deque
 from collections.abc import Callable
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
@@ -108,7 +109,7 @@ class Callbacks:
         while any(batch in self._sender.outcomes.telling for batch in telling) and self._handler.monotonic() < deadline:
             self._handler.sleep(LOOK_AGAIN_S)
         with self._lock:
-            due = deque(callbacks for _, _, callbacks in self._queue)
+            due = deque([callbacks for _, _, callbacks in list(self._queue)])  # list() is atomic: the worker takes out of it
         while _are_left(due) and (now := self._handler.monotonic()) < deadline:
             self._see_to_the_worker()
             if self._has_no_worker and self._lacks_worker:
@@ -170,10 +171,13 @@ class Callbacks:
         """Call them one by one: what is left when this is killed was not called. (One that it was killed in was.)"""
         clock = self._handler.monotonic
         while callbacks:
+            once = starmap(records.call_back, ((whole, callbacks, clock, clock() + TURN_S),))
+            ended: list[None] = []
             try:
-                records.call_back(whole, callbacks, clock, clock() + TURN_S)
+                ended.extend(once)  # one step of C
             except BaseException as error:
-                callbacks.popleft()
+                if not ended:  # else a signal came behind it, and what is left was not begun
+                    callbacks.popleft()
                 if self._handler.cooperative and self._handler.interrupted(error):
                     raise  # a signal came while this was on CPU; the end of the worker takes it to the main greenlet, whom it is meant for
                 log.exception("a delivery callback failed")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gkafka.broker import CONTROL
-from gkafka.core.numbering import Idempotence
+from gkafka.core.numbering import Event, Idempotence
 from gkafka.exceptions import KafkaException, KafkaTimeoutError
 from gkafka.logs import get_logger
 from gkafka.net.channel import CutShort
@@ -56,7 +56,7 @@ class ProducerIds:
         """Under the lock: forget the request, if there is one. Somebody was interrupted."""
         if self._sender.state is Idempotence.ASKED:
             self._asked = None
-            self._sender.on_producer_id(None, CutShort("who asked for a producer id was interrupted"), self._handler.monotonic())
+            self._sender.numbering.move(Event.FAILED)  # and asks again without a pause: no broker has failed
 
     def _on_answer(self, asked: object, response: Any, error: KafkaException | None) -> None:
         try:
@@ -69,7 +69,11 @@ class ProducerIds:
         with self._lock:
             if asked is not self._asked:
                 return  # the worker has begun anew
-            fatal = self._sender.on_producer_id(response, error, self._handler.monotonic())
+            fatal = None
+            if isinstance(error, CutShort):
+                self.restart()
+            else:
+                fatal = self._sender.on_producer_id(response, error, self._handler.monotonic())
             self._asked = None
         if fatal is not None:
             log.error("no producer id: %s", fatal)
