@@ -19,7 +19,7 @@ from gkafka.errortexts import told_at
 from gkafka.exceptions import AuthenticationError, ConfigurationError, ConnectionFailedError, KafkaException, UnsupportedVersion
 from gkafka.hosts import parse_host
 from gkafka.net.buffers import BufferPool
-from gkafka.net.channel import Channel
+from gkafka.net.channel import Channel, CutShort
 from gkafka.net.credentials import Credentials, make_credentials
 from gkafka.net.guesses import Guesses
 from gkafka.net.openings import Openings, Rank
@@ -288,6 +288,8 @@ class Broker(BrokerCalls):
         return channel
 
     def _on_close(self, channel: Channel, error: KafkaException | None) -> None:
+        if isinstance(error, CutShort):
+            error = None  # it says nothing about the broker
         with self._lock:
             for role in [r for r, c in self._channels.items() if c is channel]:
                 del self._channels[role]

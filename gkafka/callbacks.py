@@ -56,7 +56,7 @@ class Callbacks:
 
     def __init__(self, handler: Handler, lock: Any, sender: Sender, release: Callable[[Batch], None]) -> None:
         self._handler, self._lock, self._sender, self._release = handler, lock, sender, release
-        self._queue: deque[tuple[Batch, Batch, deque[Callback]]] = deque()
+        self._queue: deque[tuple[Batch, Batch, deque[Callback | None]]] = deque()
         self._delivered: dict[Batch, None] = {}  # whose memory is held for nothing but a look, in the order of their turn
         self._calling_in = 0  # the id of the worker that calls them
         self._waits: list[Callable[[], None]] = []  # of those who wait for what is due
@@ -72,7 +72,8 @@ class Callbacks:
         with self._lock:
             if batch.error is None:
                 self._delivered[batch] = None
-            added.extend(map(self._queue.append, ((batch, whole, deque(callbacks)),)))
+            due: deque[Callback | None] = deque(callbacks)
+            added.extend(map(self._queue.append, ((batch, whole, due),)))
         self._see_to_the_worker()
         self.wake.set()
 
@@ -108,7 +109,7 @@ class Callbacks:
         while any(batch in self._sender.outcomes.telling for batch in telling) and self._handler.monotonic() < deadline:
             self._handler.sleep(LOOK_AGAIN_S)
         with self._lock:
-            due = deque(callbacks for _, _, callbacks in self._queue)
+            due = deque([callbacks for _, _, callbacks in list(self._queue)])  # list() is atomic: the worker takes out of it
         while _are_left(due) and (now := self._handler.monotonic()) < deadline:
             self._see_to_the_worker()
             if self._has_no_worker and self._lacks_worker:
@@ -166,14 +167,13 @@ class Callbacks:
             self._release(batch)
             self._queue.popleft()
 
-    def _run(self, whole: Batch, callbacks: deque[Callback]) -> None:
-        """Call them one by one: what is left when this is killed was not called. (One that it was killed in was.)"""
+    def _run(self, whole: Batch, callbacks: deque[Callback | None]) -> None:
+        """Call them one by one: what is left when this is killed was not called, but for one that it was killed in."""
         clock = self._handler.monotonic
         while callbacks:
             try:
                 records.call_back(whole, callbacks, clock, clock() + TURN_S)
             except BaseException as error:
-                callbacks.popleft()
                 if self._handler.cooperative and self._handler.interrupted(error):
                     raise  # a signal came while this was on CPU; the end of the worker takes it to the main greenlet, whom it is meant for
                 log.exception("a delivery callback failed")
@@ -225,7 +225,7 @@ def _work_on(ref: weakref.ref[Callbacks]) -> None:
         wake.wait(TICK_S)
 
 
-def _are_left(due: deque[deque[Callback]]) -> bool:
+def _are_left(due: deque[deque[Callback | None]]) -> bool:
     while due and not due[0]:
         due.popleft()
     return bool(due)

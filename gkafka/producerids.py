@@ -56,7 +56,7 @@ class ProducerIds:
         """Under the lock: forget the request, if there is one. Somebody was interrupted."""
         if self._sender.state is Idempotence.ASKED:
             self._asked = None
-            self._sender.on_producer_id(None, CutShort("who asked for a producer id was interrupted"), self._handler.monotonic())
+            self._sender.numbering.ask_again()
 
     def _on_answer(self, asked: object, response: Any, error: KafkaException | None) -> None:
         try:
@@ -69,8 +69,11 @@ class ProducerIds:
         with self._lock:
             if asked is not self._asked:
                 return  # the worker has begun anew
-            fatal = self._sender.on_producer_id(response, error, self._handler.monotonic())
-            self._asked = None
+            self._asked, fatal = None, None
+            if isinstance(error, CutShort):
+                self._sender.numbering.ask_again()
+            else:
+                fatal = self._sender.on_producer_id(response, error, self._handler.monotonic())
         if fatal is not None:
             log.error("no producer id: %s", fatal)
             self._on_fatal(fatal)

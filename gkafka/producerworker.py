@@ -46,9 +46,11 @@ class ProducerWorker:
     readers of their own; taker: takes those that are opened for this producer. idle_s: longest sleep
     while nothing is unsettled. task: what runs the worker, None until it is started.
 
-    No signal interrupts a worker that is an OS thread. Under gevent the exception of a signal handler
-    is raised in whatever greenlet is on CPU. Whoever is hit while it works for the driver sets
-    `torn` to the exception; the next turn begins anew.
+    No signal interrupts a worker that is an OS thread, but whoever has its id may raise something in
+    it (`PyThreadState_SetAsyncExc`). Under gevent the exception of a signal handler is raised in
+    whatever greenlet is on CPU. Whoever is hit while it works for the driver sets `torn` to the
+    exception; the next turn begins anew. If the worker itself was hit, the connections that it read
+    end. A greenlet ends with the exception, and another one takes its place; a thread goes on.
     """
 
     def __init__(self, handler: Handler, driver: Driver, memory: ProducerMemory) -> None:
@@ -95,15 +97,31 @@ class ProducerWorker:
     def _run(self) -> None:
         if self._driver() is None or not self._claim():
             return
-        if self.watched is None:
-            self._take_turns()
-            return
-        self.watched.begin()
+        while not self._work():
+            pass
+
+    def _work(self) -> bool:
+        """Take turns until nothing more will come.
+
+        Return False if an interruption ended that on an OS thread, which goes on.
+        """
+        if self.watched is not None:
+            self.watched.begin()
         try:
             self._take_turns()
+        except BaseException as error:
+            if self._is_interruption(error):
+                self.torn = error  # first: what is told as the connections end is not believed
+                if self.watched is not None:
+                    self.watched.cut_short(error)
+                if not self._handler.cooperative:
+                    return False
+            raise
         finally:
-            others = [other.worker for other in self._memory.drivers()]
-            self.watched.end([other.taker for other in others if other is not self and other.taker is not None])
+            if self.watched is not None:
+                others = [other.worker for other in self._memory.drivers()]
+                self.watched.end([other.taker for other in others if other is not self and other.taker is not None])
+        return True
 
     def _claim(self) -> bool:
         try:
@@ -129,15 +147,22 @@ class ProducerWorker:
             return
         driver.died(error)
 
+    def _is_interruption(self, error: BaseException) -> bool:
+        """Return whether the worker was ended from outside, and has not failed."""
+        return not isinstance(error, Exception) or self._handler.interrupted(error)
+
     def _begins_anew(self, error: BaseException) -> bool:
-        """Start another worker if a signal handler's exception, which goes on to the main greenlet,
-        ended this one. Return False if it was another error, or if none can be started any more."""
-        if not self._handler.cooperative or not self._handler.interrupted(error):
+        """Start another worker if an interruption ended this one.
+
+        Return False if it was another error, or if no worker can be started any more.
+        """
+        if not self._is_interruption(error):
             return False
         self.torn = error
-        self.task, self._unclaimed = None, [None]
+        self._unclaimed = [None]  # first: a caller that finds no worker starts one
+        self.task = None
         try:
             self.start()
-        except KafkaException:
+        except (KafkaException, RuntimeError):  # RuntimeError: the process has no thread left
             return False
         return True

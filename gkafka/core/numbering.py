@@ -108,6 +108,10 @@ class Numbering:
         self.retry.failed(self._backoff, now, self._chance)
         return None if error.retriable else error
 
+    def ask_again(self) -> None:
+        """Nobody hears the answer, because somebody was interrupted: no broker has failed."""
+        self.move(Event.FAILED)
+
     def adopt(self, producer: ProducerId) -> None:
         """Take the producer id and epoch that a transaction's coordinator gave. Nothing is unsettled, or nothing was ever sent."""
         if producer == self.producer:

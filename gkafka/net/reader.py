@@ -1,7 +1,8 @@
 """The reader of one connection: a worker of its own, or that of a taker (net/watched.py).
 
     worker: open > answer, answer, ... > end
-    taker:  open > take_in() when bytes have come, look() when it is due > read_on() when it ends
+    taker:  open > take_in() when bytes have come, look() when it is due > read_on() when it ends,
+            cut_short() when it was interrupted
 
 What ends the worker ends the connection.
 """
@@ -196,6 +197,11 @@ class Reader:
             self._reading.answering = self._reading.untold
             self._end(error)
             return None
+
+    def cut_short(self, cause: BaseException) -> None:
+        """The taker was interrupted, perhaps while it read: end the connection."""
+        self.link.taken = False
+        self._end(self._stopped_by(cause))
 
     def read_on(self, takers: Iterable[Taker] = ()) -> None:
         """The taker ends: another one takes the connection, or it has a worker of its own again."""

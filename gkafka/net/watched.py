@@ -91,10 +91,19 @@ class Watched:
 
         others: are offered each connection; one that nobody takes has a reader of its own again.
         """
-        with self._lock:  # from here on none is taken
+        for reader in self._release():
+            reader.read_on(others)
+        self.alarm.close()
+
+    def cut_short(self, cause: BaseException) -> None:
+        """End the connections, because the worker was interrupted: a frame may be half read."""
+        for reader in self._release():
+            reader.cut_short(cause)
+
+    def _release(self) -> list[Reader]:
+        """Take no connection any more. Return those that were taken."""
+        with self._lock:
             self._begun = False
             readers = list(self._by_fd.values())
             self._by_fd.clear()
-        for reader in readers:
-            reader.read_on(others)
-        self.alarm.close()
+        return readers

@@ -539,13 +539,17 @@ class Batch:
             self.owner = None
 
 
-def call_back(whole: Batch, callbacks: deque[tuple[int, Callable[[Any], object]]], clock: Callable[[], float], until: float) -> None:
-    """Call the callbacks, (index, fn) each, in the order of this deque, until that time of the clock; one leaves it when it has been called. One that
-    raises stays in front, and what it raised is raised.
+def call_back(whole: Batch, callbacks: deque[tuple[int, Callable[[Any], object]] | None], clock: Callable[[], float], until: float) -> None:
+    """Call the callbacks, (index, fn) each, in the order of this deque, until that time of the clock.
+
+    None stands in the place of one that is called; it leaves the deque after that, or when this is
+    called again behind one that raised.
     """
     while callbacks:
-        index, fn = callbacks[0]
-        fn(Delivery(whole, index))
+        if (callback := callbacks[0]) is not None:
+            callbacks[0] = None
+            index, fn = callback
+            fn(Delivery(whole, index))
         callbacks.popleft()
         if clock() >= until:
             return

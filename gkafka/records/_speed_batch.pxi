@@ -478,15 +478,20 @@ cdef class Batch:
 
 
 def call_back(Batch whole not None, callbacks, clock, double until):
-    """Call the callbacks, (index, fn) each, in the order of this deque, until that time of the clock; one leaves it when it has been called. One that
-    raises stays in front, and what it raised is raised.
+    """Call the callbacks, (index, fn) each, in the order of this deque, until that time of the clock.
+
+    None stands in the place of one that is called; it leaves the deque after that, or when this is
+    called again behind one that raised.
     """
     while callbacks:
-        index, fn = callbacks[0]
-        if type(fn) is _Outcome:
-            (<_Outcome> fn).tell(whole.part(index), whole, index)
-        else:
-            fn(delivery_of(Delivery, whole, index))
+        callback = callbacks[0]
+        if callback is not None:
+            callbacks[0] = None
+            index, fn = callback
+            if type(fn) is _Outcome:
+                (<_Outcome> fn).tell(whole.part(index), whole, index)
+            else:
+                fn(delivery_of(Delivery, whole, index))
         callbacks.popleft()
         if clock() >= until:
             return

@@ -38,6 +38,8 @@ HEAD = (
     "stall s",
     "control s",
     "ratio",
+    "restarts",
+    "with batches",
     "result",
 )
 GROUP_HEAD = (
@@ -145,7 +147,9 @@ def _row(line: Line) -> tuple[str, ...]:
     ratio = "" if control or not line.control_stall_s else f"{line.ratio:.2f}{'' if line.ratio <= GOAL else ' (!)'}"
     result = "control" if control else "FAILED: " + "; ".join(line.blame) if line.blame else "passed"
     times = (f"{v.stall_s:.2f}", f"{line.control_stall_s:.2f}", ratio)
-    return (line.fault, line.played, line.client, *map(str, counts + more), *times, result)
+    hit = ", ".join(f"{state.replace('_', ' ')} {count:,}" for state, count in line.hit.items())
+    anew = (str(line.restarts or ""), hit)
+    return (line.fault, line.played, line.client, *map(str, counts + more), *times, *anew, result)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tests.faults.ledger import Entry
 from tests.faults.namefaults import NAME_FAULTS
 from tests.faults.proxy import PRODUCE, Cut, Lose
 from tests.faults.runs import Fault, Form, Line, Run, play
-from tests.faults.shots import play_shots
+from tests.faults.shots import play_rate, play_shots, play_transaction_shots
 from tests.faults.stage import Stage
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 from tests.kit import clock
@@ -201,7 +201,9 @@ OF_GROUPS = {**GROUP_FAULTS, **GAP_FAULTS, **CUT_FAULTS, **NAME_FAULTS, **ZOOKEE
 GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),
-    "F24": Game("calls cut off anywhere", play_shots),
+    "F24": Game("calls and workers cut off anywhere", play_shots),
+    "F24-tx": Game("transactions cut off anywhere", play_transaction_shots),
+    "F24-rate": Game("a hundred interruptions a second", play_rate, short=False),
     "F25": Game("transactions", play_copies),
     **{id: _of_groups(fault) for id, fault in OF_GROUPS.items()},
 }

@@ -6,19 +6,26 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from gkafka import KafkaClient
 from gkafka.exceptions import KafkaException
-from tests.faults.ledger import GRACE_S, Entry, Ledger, check
+from tests.faults.ledger import GRACE_S, Entry, Ledger, Row, Verdict, check
 from tests.faults.runs import Form, Line, blame
 from tests.faults.stage import PARTITIONS, Stage
 from tests.kit.clock import PATIENCE_S, now
 
-__all__ = ["Inside", "Side"]
+__all__ = ["Inside", "Judge", "Side", "judge_plain"]
 
 VALUE = b" " + b"x" * 89
+Judge: TypeAlias = Callable[[Verdict, Sequence[Row], Sequence[Row]], None]
+"""judge(verdict, log, committed): counts in the verdict what is wrong with what a read_committed reader sees."""
+
+
+def judge_plain(verdict: Verdict, log: Sequence[Row], committed: Sequence[Row]) -> None:
+    """Without transactions, such a reader sees everything."""
+    verdict.hidden = len(set(log) - set(committed))
 
 
 class Side:
@@ -109,6 +116,11 @@ class Inside:
         self.began = now()
         self._ended = self.stage.plan.ended
 
+    @property
+    def disconnects(self) -> int:
+        """How many connections have ended at the doors since the beginning."""
+        return self.stage.plan.ended - self._ended
+
     def client(self) -> KafkaClient:
         return KafkaClient(self.stage.hosts, handler=self.handler, auto_create_topics=False)
 
@@ -150,12 +162,19 @@ class Inside:
         if not what:
             self.blame.append(why)
 
-    def line(self, played: Mapping[str, int]) -> Line:
-        """The end: the ledger against the log. played: what was done, and how often; none may be 0."""
+    def line(
+        self, played: Mapping[str, int], also: Mapping[str, int] | None = None, judge: Judge = judge_plain, restarts: int | None = None
+    ) -> Line:
+        """The end: the ledger against the log. played: what was done, and how often; none may be 0. also: what may be 0, and is told only if it is not.
+        judge: what to think of the difference to what a read_committed reader sees. restarts: of an engine that was hit itself; else retries and disconnects show that
+        it was disturbed."""
         log, committed = self.stage.dump([self.topic]), self.stage.dump([self.topic], "read_committed")
-        verdict = check(self.ledger, log, committed, grace_s=GRACE_S + self.form.room_s)
-        disconnects = self.stage.plan.ended - self._ended
-        self.blame += blame(self.form, verdict, {"retries": self.retries, "disconnects": disconnects, **played})
-        told = ", ".join(f"{count:,} {name}" for name, count in played.items())
+        verdict = check(self.ledger, log, grace_s=GRACE_S + self.form.room_s)
+        judge(verdict, log, committed)
+        disconnects = self.disconnects
+        disturbed = {"retries": self.retries, "disconnects": disconnects} if restarts is None else {"restarts": restarts}
+        self.blame += blame(self.form, verdict, {**disturbed, **played})
+        happened = {name: count for name, count in (also or {}).items() if count}
+        told = ", ".join(f"{count:,} {name}" for name, count in {**played, **happened}.items())
         about = (self.retries, self.bumps, disconnects, 0, now() - self.began)
         return Line(self.fault, self.handler, self.seed, self.form.name, told, verdict, *about, self.blame)

@@ -108,7 +108,7 @@ class Verdict:
     lost: acknowledged and not in the log; misplaced: acknowledged at an offset where another record stands; duplicates: copies beyond the
     first; inversions: neighbours of a lane in the wrong order; unresolved: no outcome within the timeout and the grace; ghosts: reported or
     refused as not persisted, yet in the log; strangers: in the log and in no ledger; repeated: resolved more than once; hidden: not
-    shown to a read_committed reader, though no transaction was used.
+    shown to a read_committed reader, though no transaction was used; torn: transactions of which such a reader sees only a part.
     failed_no, failed_maybe: records reported as failed, by what is said about their being persisted; cut_off: calls that were interrupted;
     errors: name -> how many records failed or were refused with it.
     """
@@ -128,6 +128,7 @@ class Verdict:
     strangers: int = 0
     repeated: int = 0
     hidden: int = 0
+    torn: int = 0
     stall_s: float = 0.0
     errors: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -141,7 +142,7 @@ class Verdict:
         return json.dumps({**about, **dataclasses.asdict(self)})
 
 
-DEFECTS = ("lost", "misplaced", "duplicates", "inversions", "unresolved", "ghosts", "strangers", "repeated", "hidden")
+DEFECTS = ("lost", "misplaced", "duplicates", "inversions", "unresolved", "ghosts", "strangers", "repeated", "hidden", "torn")
 
 
 def check(

@@ -65,7 +65,7 @@ class Fault:
 
 @dataclasses.dataclass
 class Line:
-    """What came out for one client. played: what was done to it."""
+    """What came out for one client. played: what was done to it; restarts: of its engine; hit: state -> in how many of them there was such a batch."""
 
     fault: str
     client: str
@@ -80,6 +80,8 @@ class Line:
     seconds: float
     blame: list[str]
     control_stall_s: float = 0.0
+    restarts: int = 0
+    hit: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -92,6 +94,8 @@ class Line:
             "seconds": round(self.seconds, 1),
             "control_stall_s": self.control_stall_s,
             "ratio": round(self.ratio, 2),
+            "restarts": self.restarts,
+            "hit": dict(self.hit),
             "blame": self.blame,
         }
         return self.verdict.line(**about, **more)

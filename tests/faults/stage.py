@@ -246,7 +246,13 @@ class Stage:
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         settings = {"bootstrap.servers": self.direct, "group.id": "truth", "enable.auto.commit": False, "check.crcs": True}
-        more = {"isolation.level": isolation, "enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0}
+        more = {
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            "fetch.wait.max.ms": 20,
+        }
         consumer = Consumer({**settings, **more})
         rows: list[Row] = []
         try:

@@ -81,7 +81,7 @@ def test_the_table_of_groups_has_the_controls_figures() -> None:
 
 def test_no_two_faults_have_one_id() -> None:
     of_groups = (GROUP_FAULTS, GAP_FAULTS, CUT_FAULTS, NAME_FAULTS, ZOOKEEPER_FAULTS)
-    assert len(GAMES) == len(FAULTS) + sum(map(len, of_groups)) + 3
+    assert len(GAMES) == len(FAULTS) + sum(map(len, of_groups)) + 5
 
 
 def test_every_fault_of_groups_leaves_a_trace_somewhere() -> None:

@@ -1,0 +1,38 @@
+"""Restarts of an engine are read from its log, with the states of its batches."""
+
+from __future__ import annotations
+
+import logging
+
+from gkafka.logs import get_logger
+from tests.faults.restarts import ENGINE, Restarts
+
+TEXT = "the producer begins anew, its connections end: %s; its batches: %s"
+
+
+def test_restarts_are_counted_by_the_states_of_their_batches() -> None:
+    log = get_logger(ENGINE)
+    with Restarts() as restarts:
+        log.info(TEXT, "Cut interrupted one of its workers", {"open": 2, "in_flight": 3})
+        log.warning(TEXT, "an answer was lost", {"open": 1, "settled": 4})
+        log.info("something else: %s", {"open": 7})
+    log.info(TEXT, "Cut interrupted one of its workers", {"open": 1})
+    assert restarts.count == 2
+    assert restarts.hit == {"open": 2, "in_flight": 1, "settled": 1}
+    assert restarts.batches == {"open": 3, "in_flight": 3, "settled": 4}
+    assert not restarts.errors
+
+
+def test_lines_of_errors_are_kept() -> None:
+    with Restarts() as restarts:
+        get_logger("gkafka.net.reader").error("%s: the reader ended by %s", "host:1", "Hit", exc_info=ValueError("why"))
+        get_logger("gkafka.net.reader").warning("nothing")
+    assert restarts.errors == {"host:1: the reader ended by Hit: ValueError('why')": 1}
+
+
+def test_the_loggers_are_what_they_were_before() -> None:
+    whole, engine = logging.getLogger("gkafka"), logging.getLogger(ENGINE)
+    before = whole.propagate, engine.level, list(whole.handlers)
+    with Restarts():
+        pass
+    assert (whole.propagate, engine.level, list(whole.handlers)) == before
