@@ -13,12 +13,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
-from gkafka.exceptions import DeliveryError, ForkedClientError, HandlerThreadError, KafkaException, KafkaTimeoutError
+from gkafka.exceptions import (
+    ClientClosedError,
+    DeliveryError,
+    ForkedClientError,
+    HandlerThreadError,
+    KafkaException,
+    KafkaTimeoutError,
+    ReentrantCallError,
+)
 from gkafka.handlers import ThreadingHandler
+from gkafka.handlers.signals import inside_handler, interrupts_a_call_of
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
+    from gkafka.handlers.base import Worker
     from gkafka.nativeproducer import NativeProducer
     from gkafka.producerdriver import ProducerDriver
 
@@ -36,6 +46,8 @@ LAST_S = 0.3
 """For that at least, also where exit_timeout_ms has passed; a hub whose thread is blocked gets there never."""
 LEAVE_S, LEAVE_LAST_S = 5.0, 1.0
 """Seconds from the beginning of the end in which members may leave their groups, and how long they have at least if producers have taken that time."""
+HEARD_S = 0.01
+"""So long after a signal handler has asked for it something is ended: first the program gets what that handler raises, where it came into another greenlet."""
 ENDED: Final = "nobody can send them, the hub of their client was destroyed, or its thread has ended"
 BLOCKED: Final = "the hub of their client does not turn, its thread is blocked"
 
@@ -56,6 +68,7 @@ class Leaving(Protocol):
 Ending = TypeVar("Ending", "NativeProducer", Leaving)
 _living: weakref.WeakSet[NativeProducer] = weakref.WeakSet()
 _members: weakref.WeakSet[Leaving] = weakref.WeakSet()
+_enders: weakref.WeakSet[Worker] = weakref.WeakSet()  # that end what signal handlers have asked to end
 _asked_in: set[int] = set()  # the processes of multiprocessing that will call the last flush
 
 
@@ -77,14 +90,38 @@ def told(counts: Mapping[str, int]) -> str:
 
 
 def ends(method: Method) -> Method:
-    """A method of an object with a `_handler`, which ends something: it works also where that handler refuses calls. See Handler.ending()."""
+    """A method of an object with a `_handler`, which ends something: it works also where that handler refuses calls. See Handler.ending().
+
+    From a signal handler that came in the middle of a call of the same client, which cannot go on
+    before it returns, the method is handed to a worker of its own and returns at once. The end of
+    the program waits for that worker.
+    """
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._handler.ending():
-            return method(self, *args, **kwargs)
+        try:
+            if not interrupts_a_call_of(self._handler):
+                with self._handler.ending():
+                    return method(self, *args, **kwargs)
+        except ReentrantCallError:
+            if not inside_handler(anew=True):
+                raise
+        _hand_over(self._handler, functools.partial(call, self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}()")
+        return None
 
     return cast(Method, call)
+
+
+def _hand_over(handler: Handler, end: Callable[[], object], name: str) -> None:
+    def end_later() -> None:
+        handler.sleep(HEARD_S)
+        end()
+
+    def failed(error: BaseException) -> None:
+        log.error("%s, which a signal handler has called, failed: %s", name, error, exc_info=error)
+
+    with contextlib.suppress(ClientClosedError):  # then nothing is left to end
+        _enders.add(handler.spawn(end_later, _name="gkafka-closing", _on_failure=failed))
 
 
 # -- forks -----------------------------------------------------------------------------------------------------------------
@@ -128,6 +165,7 @@ def _end_at_exit() -> None:
     leave_by = ThreadingHandler.monotonic() + LEAVE_S
     # Where somebody else has called it before Python does, it is over.
     deadlines = {p: p.handler.monotonic() + p.config.exit_timeout_ms / 1000 for p in list(_living) if not p.reported and not p.is_inherited}
+    _in_spite_of_exits(lambda: _await_enders(leave_by))
     members = [member for member in list(_members) if member.may_leave and not member.handler.was_forked]
     holding = {producer for producer in deadlines if producer.holds_records}
     reasons: dict[Any, str] = {}
@@ -147,6 +185,13 @@ def _end_at_exit() -> None:
                 _report_transaction(producer)
             for member in members:
                 _report_member(member)
+
+
+def _await_enders(deadline: float) -> None:
+    """Of another thread's hub they are not waited for: what producers hold is sent all the same."""
+    for worker in list(_enders):
+        with contextlib.suppress(HandlerThreadError, ForkedClientError):
+            worker.join(max(0.0, deadline - ThreadingHandler.monotonic()))
 
 
 def _in_spite_of_exits(step: Callable[[], object]) -> None:

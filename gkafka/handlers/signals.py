@@ -11,9 +11,9 @@ from time import monotonic
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from gkafka.exceptions import causes
+from gkafka.exceptions import ReentrantCallError, causes
 
-__all__ = ["inside_handler", "raised_by_handler"]
+__all__ = ["inside_handler", "interrupts_a_call_of", "raised_by_handler"]
 
 KNOWN_S = 0.2
 """So long what the handlers run is not looked up again by who only wants to know where it is, and looks again anyway."""
@@ -36,11 +36,11 @@ def raised_by_handler(error: BaseException) -> BaseException | None:
     return None
 
 
-def inside_handler() -> bool:
-    """Is the caller called by one? (By one that was set a moment ago, perhaps not yet.)"""
+def inside_handler(*, anew: bool = False) -> bool:
+    """Is the caller called by one? anew: also by one that was set a moment ago."""
     global _known
     now = monotonic()
-    if now >= _known[0]:
+    if anew or now >= _known[0]:
         _known = (now + KNOWN_S, _handlers())
     handlers, frame = _known[1], sys._getframe(1)
     while frame.f_back is not None:
@@ -48,6 +48,28 @@ def inside_handler() -> bool:
         if _runs(frame, handlers):
             return True
     return False
+
+
+def interrupts_a_call_of(handler: Any) -> bool:
+    """Is the caller called by a signal handler that came into a call, or a worker, of this Handler's client, or where it may not wait?
+
+    The outermost of gkafka's frames that have a Handler says whose call it is.
+    """
+    handlers, frame, inside, owner, seen = _handlers(), sys._getframe(1), False, None, False
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if not inside:
+            inside = _runs(frame, handlers)
+        elif str(frame.f_globals.get("__name__")).startswith("gkafka."):
+            seen = True
+            owner = getattr(frame.f_locals.get("self"), "_handler", None) or owner
+    if not inside:
+        return False
+    try:
+        handler.check_may_wait()
+    except ReentrantCallError:
+        return True
+    return seen and owner in (None, handler)
 
 
 def _runs(frame: FrameType, handlers: Handlers) -> bool:

@@ -38,7 +38,8 @@ LONGEST_S = {"long": 170.0, "short": 40.0}
 LIVE_S = {"long": (0.5, 1.5), "short": (0.1, 0.4)}
 """How long connections live."""
 ACKED = {"long": 20_000, "short": 50}
-"""Records of the lines that need not have as many as a form asks for."""
+FEW_ACKED = {"long": 1_000, "short": 50}
+"""Records of the lines that need not have as many as a form asks for. Few: of transactions, and where the interruptions leave little time."""
 SWITCH_S = 0.001
 """How often threads take turns while they are shot at: they are hit where they were stopped. Who shoots is not stopped for so long after he woke up, and looks at
 the frames of another thread meanwhile."""
@@ -67,7 +68,8 @@ def play_rate(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> li
 
 def _play(stage: Stage, form: Form, seed: int, fault: str, kind: type[Shooting], load: type[Bursts]) -> Line:
     if load is not Bursts or kind not in (Signals, Timeouts):
-        form = dataclasses.replace(form, acked=ACKED[form.name])
+        few = load is not Bursts or issubclass(kind, _Rate)
+        form = dataclasses.replace(form, acked=(FEW_ACKED if few else ACKED)[form.name])
     inside = Inside(stage, fault, kind.handler, form, seed, TIMEOUT_S)
     chance = random.Random(seed)
     stage.plan.lifetime = LIVE_S[form.name]

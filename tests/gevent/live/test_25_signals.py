@@ -115,6 +115,58 @@ def test_25_a_signal_ends_the_program_and_what_is_pending_is_sent(
     assert log == [b"%d" % at for at in range(PENDING)]
 
 
+CLOSING = """
+def end(*_):
+    producer.close()
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, end)
+count = int(sys.argv[4])
+print("ready", flush=True)
+try:
+    while True:
+        producer.produce(topic, b"%d" % count)
+        count += 1
+        LOOK
+finally:
+    print("accepted", count, flush=True)
+"""
+WHERE = {
+    "produce": "0",
+    "flush": "count % 10 or producer.flush()",
+    "own code": "client.handler.sleep(0.005)",
+}
+
+
+def places() -> list[Any]:
+    """Of place and mode; in short each of both once."""
+    modes = (UNPATCHED, PATCHED, THREADS)
+    quick = set(zip(WHERE, modes, strict=True))
+    every = itertools.product(WHERE, modes)
+    return [pytest.param(*one, id="-".join(one), marks=() if one in quick else pytest.mark.thorough) for one in every]
+
+
+@pytest.mark.parametrize(("where", "mode"), places())
+def test_25_a_handler_that_closes_the_producer_and_exits_loses_nothing(
+    where: str, mode: str, start: Callable[..., Program], kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    program = start(mode, CLOSING.replace("LOOK", WHERE[where]), kafka.hosts, topic)
+    time.sleep(0.3)
+    program.process.send_signal(signal.SIGTERM)
+    ended(program)
+    said = program.said()
+    assert "Traceback" not in said, said
+    assert program.process.returncode == 0, said
+    count = int(said.split("accepted")[1].split()[0])
+    assert count > PENDING
+    peer = Peer(kafka.hosts, kafka.release)
+    peer.wait_for(topic, count)
+    log = [record.value for record in peer.read_all(topic)]
+    assert log[:count] == [b"%d" % at for at in range(count)]
+    assert len(log) <= count + 1
+
+
 @greenlets_and_threads
 def test_25_a_second_sigint_ends_it_at_once(mode: str, start: Callable[..., Program]) -> None:
     with MockCluster(topics={"t": 1}) as cluster:
