@@ -314,8 +314,6 @@ class ProducerDriver:
         on_done = partial(self._on_answer, outgoing)
         now, timeout_s = self._handler.monotonic(), self.in_flight.timeout_s
         self.in_flight.add(outgoing, channel, on_done, size, now)
-        if self.worker.watched is not None:
-            self.worker.watched.expect(now + timeout_s)
         channel.send(request, on_done, timeout_s=timeout_s, max_version=newest, expects_response=self.sender.requests.acks != 0)
 
     def _take_back(self, now: float) -> None:
