@@ -82,6 +82,11 @@ class Metadata:
     written to it for so long (KIP-526), and at once when it is gone. waiting: names that calls wait for; the owner's. backoff: pauses between tries after a failure, and between refreshes
     that follow each other closely, so that an unknown topic or a storm of leader changes costs one or two requests a second. A topic that is
     new is asked for alone: with 5,000 of them, one after the other, each would cost the names of all before it.
+
+    The owner calls it under a lock. Other workers call `dispute`, `end_dispute`, `add_brokers`, `leader_moved` and `invalidate` without
+    that lock, with what an answer of a leader tells. Each of these changes one attribute or one entry in a single step, and whoever goes
+    over the entries takes a copy first. Where two workers meet, the news of one may be lost. That costs one more refusal by a leader, or a
+    leader without an address, and either has the metadata asked for again.
     """
 
     def __init__(self, *, max_age_s: float, max_idle_s: float, backoff: Backoff, chance: Chance, auto_create: bool) -> None:
@@ -311,7 +316,7 @@ class Metadata:
     ) -> dict[int, PartitionInfo]:
         """A call for each of 10,000 partitions would hold up the others: only of those of which something older was told, or that are in dispute."""
         doubtful = [i for i, new in told.items() if (old := before.get(i)) is not None and old.leader_epoch > new.leader_epoch]
-        doubtful += [i for topic, i in self._disputes if topic == name and i in told]
+        doubtful += [i for topic, i in list(self._disputes) if topic == name and i in told]
         return {**told, **{i: self._newer(name, before.get(i), told[i], now) for i in dict.fromkeys(doubtful)}} if doubtful else told
 
     def _newer(self, name: str, old: PartitionInfo | None, new: PartitionInfo, now: float) -> PartitionInfo:
@@ -324,7 +329,7 @@ class Metadata:
         dispute = self._disputes.get((name, new.id))
         if dispute is None or dispute.epoch != old.leader_epoch or now - dispute.last > DISPUTE_ENDS_S or now - dispute.since < DISPUTED_S:
             return old
-        del self._disputes[name, new.id]
+        self._disputes.pop((name, new.id), None)
         text = "%s-%d: broker %d, said to lead since epoch %d, has refused that for %.0f s, and no broker says so any more: going on with epoch %d"
         log.warning(text, name, new.id, old.leader, old.leader_epoch, now - dispute.since, new.leader_epoch)
         return new
