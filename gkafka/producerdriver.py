@@ -66,7 +66,7 @@ class ProducerDriver:
     machine (`sender`, `accumulator`, a transaction's) and is held for moments only.
 
     Whoever works here and is interrupted leaves the mark `worker.torn`, and the worker begins anew
-    (`restart`). Nothing is mended.
+    (`restart`). Nothing is mended. A bug ends the producer (`died`), whoever meets it.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
@@ -129,11 +129,11 @@ class ProducerDriver:
 
     def died(self, error: BaseException) -> None:
         """Fail everything at once: without its worker nothing lingers or times out."""
-        log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
+        log.error("the producer has failed and ends by %s", type(error).__name__, exc_info=error)
         with self.lock:
             self._rebuild()
             self.worker.torn = None  # else nobody would be told
-        self.end_with(ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer"))
+        self.end_with(ProduceFailureError(f"the producer has failed and was ended by {type(error).__name__}: {error}; make a new producer"))
 
     # -- what callers leave ----------------------------------------------------------------------------------------------------
     def hurry_batch(self, batch: Batch) -> None:

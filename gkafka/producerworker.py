@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.exceptions import ForkedClientError, KafkaException, ReentrantCallError
 from gkafka.net.watched import Watched
 from gkafka.starter import Starter, held_weakly
 
@@ -59,6 +59,7 @@ class ProducerWorker:
         self.signal: Event = alarm or handler.Event()
         self.idle_s = IDLE_S
         self.torn: BaseException | None = None
+        self._bug: Exception | None = None
         self.task: Any = None
         self._sleeps_until = AWAKE
         self._driver = held_weakly(driver, self.signal)
@@ -81,9 +82,19 @@ class ProducerWorker:
             self.signal.set()
 
     def tear(self, cause: BaseException) -> None:
-        """Note that somebody was interrupted while it worked for the producer."""
+        """Note that somebody who worked for the producer did not finish.
+
+        After an interruption the worker begins anew. Any other cause is a bug: the worker ends by it,
+        as by one of its own, and the producer with it.
+        """
+        if isinstance(cause, Exception) and not self._is_from_outside(cause):
+            self._bug = cause
         self.torn = cause
         self.signal.set()
+
+    def _is_from_outside(self, cause: Exception) -> bool:
+        """Return whether a signal handler raised it, or called the client where it cannot be called."""
+        return self._handler.interrupted(cause) or isinstance(cause, (ReentrantCallError, ForkedClientError))
 
     def end(self, seconds: float) -> None:
         """Wait for the end of the worker, whose work is over: so long, and a moment at least."""
@@ -116,6 +127,9 @@ class ProducerWorker:
         while (driver := self._driver()) is not None:
             self.signal.clear()  # before looking: whoever leaves a note, or closes, sets it after
             self._sleeps_until = AWAKE
+            if self._bug is not None:
+                bug, self._bug = self._bug, None
+                raise bug
             until = driver.turn()
             del driver
             if until is None:
