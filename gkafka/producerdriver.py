@@ -239,8 +239,9 @@ class ProducerDriver:
 
     def restart(self) -> None:
         """On the worker: begin anew. Who worked on the machine was interrupted, and how far it came nobody knows. Connections end, what was under way is sent
-        again in its order, and what was about to be told is told.
+        again in its order, and what was about to be told is told. Raises if it was a bug.
         """
+        self.worker.raise_bug()
         self.restarts += 1
         level, why = logging.WARNING, "an answer was lost"
         if self.worker.torn is not None:  # as the program's own signal handlers do, at its end, too
@@ -428,7 +429,11 @@ class ProducerDriver:
 
     # -- settling --------------------------------------------------------------------------------------------------------------
     def finish(self) -> None:
-        """One completion for each batch that was settled: waiters wake, callbacks are queued for their worker, memory is given back."""
+        """One completion for each batch that was settled: waiters wake, callbacks are queued for their worker, memory is given back.
+
+        Before that, write what the machine has to log.
+        """
+        self.sender.lines.write()
         if not self.sender.outcomes.ended:
             return
         with self.lock:

@@ -84,13 +84,19 @@ class ProducerWorker:
     def tear(self, cause: BaseException) -> None:
         """Note that somebody who worked for the producer did not finish.
 
-        After an interruption the worker begins anew. Any other cause is a bug: the worker ends by it,
-        as by one of its own, and the producer with it.
+        After an interruption the worker begins anew. Any other cause is a bug: `raise_bug` ends the
+        worker by it, as by one of its own, and the producer with it.
         """
         if isinstance(cause, Exception) and not self._is_from_outside(cause):
-            self._bug = cause
+            self._bug = cause  # first: whoever sees the mark raises it
         self.torn = cause
         self.signal.set()
+
+    def raise_bug(self) -> None:
+        """On the worker: raise what somebody failed with who worked for the producer."""
+        bug, self._bug = self._bug, None
+        if bug is not None:
+            raise bug
 
     def _is_from_outside(self, cause: Exception) -> bool:
         """Return whether a signal handler raised it, or called the client where it cannot be called."""
@@ -127,9 +133,6 @@ class ProducerWorker:
         while (driver := self._driver()) is not None:
             self.signal.clear()  # before looking: whoever leaves a note, or closes, sets it after
             self._sleeps_until = AWAKE
-            if self._bug is not None:
-                bug, self._bug = self._bug, None
-                raise bug
             until = driver.turn()
             del driver
             if until is None:

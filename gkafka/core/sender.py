@@ -30,6 +30,7 @@ from gkafka.core.producerequests import Answer, Outgoing, ProduceRequests, is_un
 from gkafka.core.schedule import Schedule
 from gkafka.core.splitting import TOO_LARGE, Splitter, in_its_place, too_large_alone
 from gkafka.exceptions import KafkaException
+from gkafka.logs import LaterLines
 from gkafka.wire.produce import ProduceRequest, ProduceResponse
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
@@ -81,7 +82,8 @@ class Sender:
     roll: takes an open batch out of the appender (the driver's `Appender.take`). It returns None
     if the batch is empty or gone. set_limit: see `Splitter`. transaction: the machine of the
     transactional id, None without one. flushing, pressed: nothing lingers, because somebody waits
-    for all of it, or for memory. in_flight: requests that are under way, by broker.
+    for all of it, or for memory. in_flight: requests that are under way, by broker. lines: what the
+    machine has to log.
     """
 
     def __init__(
@@ -98,10 +100,11 @@ class Sender:
         self.accumulator, self._metadata, self._settings = accumulator, metadata, settings
         self._roll, self._chance = roll, chance
         self.delivery_limits = delivery_limits
-        self.numbering = Numbering(settings.idempotence, backoff=settings.backoff, chance=chance)
+        self.lines = LaterLines()
+        self.numbering = Numbering(settings.idempotence, backoff=settings.backoff, chance=chance, lines=self.lines)
         self.outcomes = BatchOutcomes()
         self.requests = ProduceRequests(settings.acks, settings.ack_timeout_s, settings.transactional_id)
-        self.splitter = Splitter(accumulator, set_limit)
+        self.splitter = Splitter(accumulator, set_limit, self.lines)
         self.transaction: Transaction | None = None
         self.flushing = False
         self.pressed = False
