@@ -413,8 +413,7 @@ class ProducerDriver:
         now = self._handler.monotonic()
         if error is None:
             self.pace.answered_at = now
-        _, stale = self.sender.on_answer(outgoing, response, error, now)
-        if stale:
+        if self.sender.on_answer(outgoing, response, error, now):
             self._cluster.metadata.invalidate()
         divided, self.sender.splitter.divided = self.sender.splitter.divided, []
         return divided

@@ -121,7 +121,7 @@ class KafkaProducer(OfOneProcess):
         self._reporters.look()
         self._closed = False
         if self._placing is None and not self._alone and type(self).send is _SEND:
-            self.send = _serialized(self._producer.send, self._key, self._value)  # type: ignore[method-assign]
+            self.send = _serialized(self._producer.send, self._key, self._value)  # type: ignore[method-assign]  # no method of ours in between
 
     def _native_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         options = self.config
