@@ -91,7 +91,7 @@ class Batches(Work):
             self._batches += len(outgoing.batches)
             return on_answer(outgoing, response, error, now)
 
-        sender.on_answer = counted  # type: ignore[method-assign]
+        sender.on_answer = counted  # type: ignore[method-assign]  # of this one producer
 
     def step(self) -> bool:
         produce, partition = self._producer.produce, next(self._partitions)

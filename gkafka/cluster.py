@@ -374,6 +374,7 @@ class Cluster(OfOneProcess):
                 self.metadata.on_response(asked, response, now, topics)
                 gone = self._follow_brokers()
             done, self._round = self._round, self._handler.Event()
+        self.metadata.lines.write()
         if error is not None and not self._closed:
             # The first failure is told, the rest are counted: an hour without a broker must not fill a disk.
             tries = max(1, self._tries(address_of(broker)))

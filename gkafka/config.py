@@ -656,7 +656,13 @@ class ProducerConfig(Options):
     ack_timeout_ms: float | None = option(
         None, "longest that a broker may wait for its replicas; None: request_timeout_ms", low=0, high=INT32, none=True
     )
-    retries: int | None = option(None, "tries of a batch after the first; None: until delivery_timeout_ms", low=0, none=True)
+    retries: int | None = option(
+        None,
+        "tries of a batch after the first; None: until delivery_timeout_ms. Whatever it is, a producer whose worker was interrupted sends again what was in flight: "
+        "without idempotence that may be there twice",
+        low=0,
+        none=True,
+    )
     retry_backoff_ms: float = option(100, "first pause before a retry; doubles up to retry_backoff_max_ms, with jitter", low=0)
     retry_backoff_max_ms: float = option(1000, "longest pause before a retry", low=0)
     max_request_bytes: int = option(

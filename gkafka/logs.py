@@ -10,13 +10,15 @@ level costs nothing more, and `%` formatting stays with the handlers.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections import deque
 from typing import Any
 
 from gkafka.brokererrors import KafkaException
 from gkafka.escaping import escaped
 
-__all__ = ["get_logger"]
+__all__ = ["LaterLines", "get_logger"]
 
 
 def get_logger(name: str) -> logging.Logger:
@@ -24,6 +26,28 @@ def get_logger(name: str) -> logging.Logger:
     logger = logging.getLogger(name)
     logger.addFilter(_ESCAPE)  # once, however often it is called
     return logger
+
+
+class LaterLines:
+    """The log lines of a machine that works under a lock.
+
+    Log handlers are code of the application's: they may be slow, and may call the client. So the
+    machine adds its lines here, and its driver writes them when it has let go of the lock.
+    """
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[logging.Logger, int, str, tuple[Any, ...]]] = deque()
+
+    def add(self, logger: logging.Logger, level: int, text: str, *args: Any) -> None:
+        """Keep a line until it is written. args: as of a log call."""
+        self._lines.append((logger, level, text, args))
+
+    def write(self) -> None:
+        """Write the lines, under no lock."""
+        while self._lines:
+            with contextlib.suppress(IndexError):  # another worker writes them
+                logger, level, text, args = self._lines.popleft()
+                logger.log(level, text, *args)
 
 
 class _Escape(logging.Filter):

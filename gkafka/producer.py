@@ -57,8 +57,9 @@ class Producer(OfOneProcess):
     """Sends messages to a topic.
 
     cluster, topic: what it was made from. partitioner: callable (list of Partition, key) -> Partition; None: those that have a leader, in
-    turn. compression: CompressionType. max_retries: tries of a batch before its messages have failed; retry_backoff_ms: the pause between
-    them. required_acks: 0, 1 or -1 (all in-sync replicas). ack_timeout_ms: longest wait of the broker for its replicas.
+    turn. compression: CompressionType. max_retries: tries of a batch before its messages have failed (whatever it is, a batch in
+    flight is sent again after the producer's worker was interrupted, and may be there twice without enable_idempotence=True); retry_backoff_ms:
+    the pause between them. required_acks: 0, 1 or -1 (all in-sync replicas). ack_timeout_ms: longest wait of the broker for its replicas.
     max_queued_messages: messages without an outcome; with that many, produce() waits, or raises ProducerQueueFullError if
     block_on_queue_full is off. min_queued_messages: with that many unsent they are sent at once, whatever linger_ms says. linger_ms:
     longest wait for more messages, 0 for none. queue_empty_timeout_ms: how long the worker rests while there is nothing to send, -1 until

@@ -66,7 +66,7 @@ class ProducerDriver:
     machine (`sender`, `accumulator`, a transaction's) and is held for moments only.
 
     Whoever works here and is interrupted leaves the mark `worker.torn`, and the worker begins anew
-    (`restart`). Nothing is mended.
+    (`restart`). Nothing is mended. A bug ends the producer (`died`), whoever meets it.
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, appender: Appender, *, acks: int, codec: int, level: int | None) -> None:
@@ -129,11 +129,11 @@ class ProducerDriver:
 
     def died(self, error: BaseException) -> None:
         """Fail everything at once: without its worker nothing lingers or times out."""
-        log.error("the producer's worker ended by %s", type(error).__name__, exc_info=error)
+        log.error("the producer has failed and ends by %s", type(error).__name__, exc_info=error)
         with self.lock:
             self._rebuild()
             self.worker.torn = None  # else nobody would be told
-        self.end_with(ProduceFailureError(f"the producer's worker was ended by {type(error).__name__}: {error}; make a new producer"))
+        self.end_with(ProduceFailureError(f"the producer has failed and was ended by {type(error).__name__}: {error}; make a new producer"))
 
     # -- what callers leave ----------------------------------------------------------------------------------------------------
     def hurry_batch(self, batch: Batch) -> None:
@@ -239,8 +239,9 @@ class ProducerDriver:
 
     def restart(self) -> None:
         """On the worker: begin anew. Who worked on the machine was interrupted, and how far it came nobody knows. Connections end, what was under way is sent
-        again in its order, and what was about to be told is told.
+        again in its order, and what was about to be told is told. Raises if it was a bug.
         """
+        self.worker.raise_bug()
         self.restarts += 1
         level, why = logging.WARNING, "an answer was lost"
         if self.worker.torn is not None:  # as the program's own signal handlers do, at its end, too
@@ -314,8 +315,6 @@ class ProducerDriver:
         on_done = partial(self._on_answer, outgoing)
         now, timeout_s = self._handler.monotonic(), self.in_flight.timeout_s
         self.in_flight.add(outgoing, channel, on_done, size, now)
-        if self.worker.watched is not None:
-            self.worker.watched.expect(now + timeout_s)
         channel.send(request, on_done, timeout_s=timeout_s, max_version=newest, expects_response=self.sender.requests.acks != 0)
 
     def _take_back(self, now: float) -> None:
@@ -414,8 +413,7 @@ class ProducerDriver:
         now = self._handler.monotonic()
         if error is None:
             self.pace.answered_at = now
-        _, stale = self.sender.on_answer(outgoing, response, error, now)
-        if stale:
+        if self.sender.on_answer(outgoing, response, error, now):
             self._cluster.metadata.invalidate()
         divided, self.sender.splitter.divided = self.sender.splitter.divided, []
         return divided
@@ -430,7 +428,11 @@ class ProducerDriver:
 
     # -- settling --------------------------------------------------------------------------------------------------------------
     def finish(self) -> None:
-        """One completion for each batch that was settled: waiters wake, callbacks are queued for their worker, memory is given back."""
+        """One completion for each batch that was settled: waiters wake, callbacks are queued for their worker, memory is given back.
+
+        Before that, write what the machine has to log.
+        """
+        self.sender.lines.write()
         if not self.sender.outcomes.ended:
             return
         with self.lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.exceptions import ForkedClientError, KafkaException, ReentrantCallError
 from gkafka.net.watched import Watched
 from gkafka.starter import Starter, held_weakly
 
@@ -61,6 +61,7 @@ class ProducerWorker:
         self.signal: Event = alarm or handler.Event()
         self.idle_s = IDLE_S
         self.torn: BaseException | None = None
+        self._bug: BaseException | None = None
         self.task: Any = None
         self._sleeps_until = AWAKE
         self._driver = held_weakly(driver, self.signal)
@@ -83,9 +84,26 @@ class ProducerWorker:
             self.signal.set()
 
     def tear(self, cause: BaseException) -> None:
-        """Note that somebody was interrupted while it worked for the producer."""
+        """Note that somebody who worked for the producer did not finish.
+
+        After an interruption the worker begins anew. Any other cause is a bug: `raise_bug` ends the
+        worker by it, as by one of its own, and the producer with it.
+        """
+        if not self._is_from_outside(cause):
+            self._bug = cause  # first: whoever sees the mark raises it
         self.torn = cause
         self.signal.set()
+
+    def raise_bug(self) -> None:
+        """On the worker: raise what somebody failed with who worked for the producer."""
+        bug, self._bug = self._bug, None
+        if bug is not None:
+            raise bug
+
+    def _is_from_outside(self, error: BaseException) -> bool:
+        """Return whether it is no bug: a signal handler raised it, say, or called the client where it cannot be called."""
+        outside = ReentrantCallError, ForkedClientError
+        return not isinstance(error, Exception) or isinstance(error, outside) or self._handler.interrupted(error)
 
     def end(self, seconds: float) -> None:
         """Wait for the end of the worker, whose work is over: so long, and a moment at least."""
@@ -110,7 +128,7 @@ class ProducerWorker:
         try:
             self._take_turns()
         except BaseException as error:
-            if self._is_interruption(error):
+            if self._is_from_outside(error):
                 self.torn = error  # first: what is told as the connections end is not believed
                 if self.watched is not None:
                     self.watched.cut_short(error)
@@ -147,16 +165,12 @@ class ProducerWorker:
             return
         driver.died(error)
 
-    def _is_interruption(self, error: BaseException) -> bool:
-        """Return whether the worker was ended from outside, and has not failed."""
-        return not isinstance(error, Exception) or self._handler.interrupted(error)
-
     def _begins_anew(self, error: BaseException) -> bool:
         """Start another worker if an interruption ended this one.
 
         Return False if it was another error, or if no worker can be started any more.
         """
-        if not self._is_interruption(error):
+        if not self._is_from_outside(error):
             return False
         self.torn = error
         self._unclaimed = [None]  # first: a caller that finds no worker starts one

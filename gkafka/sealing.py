@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gkafka.common import CompressionType
 from gkafka.exceptions import KafkaException, ProduceFailureError, SocketDisconnectedError, UnsupportedCodec, UnsupportedVersion
 from gkafka.logs import get_logger
-from gkafka.wire.produce import ProduceRequest, holds_zstd, oldest_holding, record_format
+from gkafka.wire.produce import ProduceRequest, holds_zstd, numbers_in, oldest_holding, record_format
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -88,7 +88,9 @@ class Sealer:
         producer_id, epoch = flight.producer if flight.sequence >= 0 else (-1, -1)
         if batch.sealed:
             if flight.sequence >= 0 and oldest_holding(batch.wire)[0]:
-                batch.restamp(producer_id, epoch, flight.sequence)
+                numbers = (producer_id, epoch, flight.sequence)
+                if numbers != numbers_in(batch.wire):  # a retry has those that it was sent with
+                    batch.restamp(*numbers)
             return
         transactional = self._sender.transaction is not None
         seal: Callable[[], None]

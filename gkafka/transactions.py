@@ -7,6 +7,7 @@ is killed, or whose time is over, leaves nothing half done: the same call, made 
 from __future__ import annotations
 
 import contextlib
+import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -82,6 +83,7 @@ class Transactions:
             config.transaction_timeout_ms,
             backoff=Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
             chance=self._handler.random(),
+            lines=driver.sender.lines,
         )
         driver.sender.set_gate(self.machine.may_send)
         self._seen = self.machine.moves
@@ -158,6 +160,7 @@ class Transactions:
                 self._appender.fast = False
             news, self._news = self._news, self._handler.Event()
             fatal = self.machine.fatal
+        driver.sender.lines.write()
         if fatal is not None and driver.fatal is None:
             driver.end_with(fatal)
         news.set()
@@ -347,7 +350,8 @@ class Transactions:
     def _last_job(self) -> Job:
         machine = self.machine
         if machine.state in (State.IN_TRANSACTION, State.ABORTABLE):
-            log.warning("transactional id %r: closed in the middle of a transaction, it is aborted", self._config.transactional_id)
+            text = "transactional id %r: closed in the middle of a transaction, it is aborted"
+            self._driver().sender.lines.add(log, logging.WARNING, text, self._config.transactional_id)
             return machine.end(commit=False)
         return machine.last_job()
 

@@ -259,11 +259,6 @@ class Accumulator:
         self.touched[key] = None
         return True
 
-    def hurry_all(self) -> None:
-        """The same for every open batch."""
-        self.hurried.update(self.open)
-        self.touched.update(dict.fromkeys(self.open))
-
     def is_idle(self, key: Key) -> bool:
         """Has the partition nothing rolled or on the wire?"""
         queue = self.queues.get(key)

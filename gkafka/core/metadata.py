@@ -6,6 +6,7 @@ outcome. Whoever needs a topic adds it to the interest and asks the owner to pol
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from gkafka.checks import is_topic_name
 from gkafka.core.backoff import Backoff, Chance, Retry
 from gkafka.exceptions import BrokerError, error_for
 from gkafka.hosts import is_address
-from gkafka.logs import get_logger
+from gkafka.logs import LaterLines, get_logger
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from gkafka.wire.primitives import ZERO_UUID
 
@@ -79,9 +80,14 @@ class Metadata:
     """Brokers, topics and leaders, and the plan of refreshing them.
 
     max_age_s: a refresh is due when the last answer is this old. max_idle_s: a topic that only producers have asked for is forgotten when none has
-    written to it for so long (KIP-526), and at once when it is gone. waiting: names that calls wait for; the owner's. backoff: pauses between tries after a failure, and between refreshes
+    written to it for so long (KIP-526), and at once when it is gone. waiting: names that calls wait for; the owner's. lines: what there is to log. backoff: pauses between tries after a failure, and between refreshes
     that follow each other closely, so that an unknown topic or a storm of leader changes costs one or two requests a second. A topic that is
     new is asked for alone: with 5,000 of them, one after the other, each would cost the names of all before it.
+
+    The owner calls it under a lock. Other workers call `dispute`, `end_dispute`, `add_brokers`, `leader_moved` and `invalidate` without
+    that lock, with what an answer of a leader tells. Each of these changes one attribute or one entry in a single step, and whoever goes
+    over the entries takes a copy first. Where two workers meet, the news of one may be lost. That costs one more refusal by a leader, or a
+    leader without an address, and either has the metadata asked for again.
     """
 
     def __init__(self, *, max_age_s: float, max_idle_s: float, backoff: Backoff, chance: Chance, auto_create: bool) -> None:
@@ -100,6 +106,7 @@ class Metadata:
             auto_create,
         )
         self.waiting: Collection[str] = ()
+        self.lines = LaterLines()
         self._interest: set[str] = set()
         self._new: set[str] = set()  # of the interest: not answered yet
         self._written: dict[str, float] = {}  # of the interest, what only producers asked for: when one has written to it last
@@ -249,7 +256,7 @@ class Metadata:
                 continue
             gone = name in wanted and not _is_usable(known.get(name))
             if gone or now - written_at >= self._max_idle_s:
-                log.debug("topic %s: forgotten, %s", name, "it is gone" if gone else "nobody writes to it")
+                self.lines.add(log, logging.DEBUG, "topic %s: forgotten, %s", name, "it is gone" if gone else "nobody writes to it")
                 del self._written[name]
                 for names_of in (self._interest, self._new, self._known):
                     names_of.discard(name)
@@ -296,7 +303,9 @@ class Metadata:
         known[name] = topic
         if topic.error is None and topic.partitions:
             if old is not None and old.error is not None and old.error.retriable and self._auto_create and name not in self._known:
-                log.warning(
+                self.lines.add(
+                    log,
+                    logging.WARNING,
                     "topic %r was not there when it was asked for, and is now, with %d partition(s): the broker has created it, if nobody else has. If the "
                     "name is misspelt, delete the topic; auto_create_topics=False has none created",
                     name,
@@ -311,7 +320,7 @@ class Metadata:
     ) -> dict[int, PartitionInfo]:
         """A call for each of 10,000 partitions would hold up the others: only of those of which something older was told, or that are in dispute."""
         doubtful = [i for i, new in told.items() if (old := before.get(i)) is not None and old.leader_epoch > new.leader_epoch]
-        doubtful += [i for topic, i in self._disputes if topic == name and i in told]
+        doubtful += [i for topic, i in list(self._disputes) if topic == name and i in told]
         return {**told, **{i: self._newer(name, before.get(i), told[i], now) for i in dict.fromkeys(doubtful)}} if doubtful else told
 
     def _newer(self, name: str, old: PartitionInfo | None, new: PartitionInfo, now: float) -> PartitionInfo:
@@ -324,9 +333,10 @@ class Metadata:
         dispute = self._disputes.get((name, new.id))
         if dispute is None or dispute.epoch != old.leader_epoch or now - dispute.last > DISPUTE_ENDS_S or now - dispute.since < DISPUTED_S:
             return old
-        del self._disputes[name, new.id]
+        self._disputes.pop((name, new.id), None)
         text = "%s-%d: broker %d, said to lead since epoch %d, has refused that for %.0f s, and no broker says so any more: going on with epoch %d"
-        log.warning(text, name, new.id, old.leader, old.leader_epoch, now - dispute.since, new.leader_epoch)
+        lasted_s = now - dispute.since
+        self.lines.add(log, logging.WARNING, text, name, new.id, old.leader, old.leader_epoch, lasted_s, new.leader_epoch)
         return new
 
     def dispute(self, topic: str, partition: int, epoch: int, now: float) -> None:

@@ -11,6 +11,7 @@ that it does not know; it refuses an older epoch; and it knows the last five bat
 from __future__ import annotations
 
 import enum
+import logging
 from typing import TYPE_CHECKING
 
 from gkafka.brokererrors import (
@@ -23,7 +24,7 @@ from gkafka.brokererrors import (
 from gkafka.core.accumulator import SEQUENCES, Flight, PartitionQueue, ProducerId
 from gkafka.core.backoff import Backoff, Chance, Retry
 from gkafka.exceptions import KafkaException
-from gkafka.logs import get_logger
+from gkafka.logs import LaterLines, get_logger
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -69,13 +70,13 @@ MOVES: dict[tuple[Idempotence, Event], Idempotence] = {
 class Numbering:
     """producer: the id and epoch in force, None unless the state is READY. wanted: None gives idempotence up where brokers know none."""
 
-    def __init__(self, wanted: bool | None, *, backoff: Backoff, chance: Chance) -> None:
+    def __init__(self, wanted: bool | None, *, backoff: Backoff, chance: Chance, lines: LaterLines) -> None:
         self.state = Idempotence.OFF if wanted is False else Idempotence.WANTED
         self.required = wanted is True
         self.producer: ProducerId | None = None
         self.epoch_bumps = 0
         self.retry = Retry()
-        self._backoff, self._chance = backoff, chance
+        self._backoff, self._chance, self._lines = backoff, chance, lines
 
     def move(self, event: Event) -> None:
         self.state = MOVES[self.state, event]
@@ -101,7 +102,8 @@ class Numbering:
             return None
         assert error is not None
         if isinstance(error, UnsupportedVersion) and not self.required:
-            log.warning("the brokers know no producer ids (they are older than 0.11): sending without idempotence, retries may duplicate")
+            text = "the brokers know no producer ids (they are older than 0.11): sending without idempotence, retries may duplicate"
+            self._lines.add(log, logging.WARNING, text)
             self.move(Event.UNSUPPORTED)
             return None
         self.move(Event.FAILED)
@@ -126,7 +128,8 @@ class Numbering:
             return  # another partition has moved the producer on already
         producer_id, epoch = self.producer
         self.epoch_bumps += 1
-        log.info("producer %d: epoch %d ends at a gap in the numbers of %s-%d (KIP-360)", producer_id, epoch, *queue.key)
+        text = "producer %d: epoch %d ends at a gap in the numbers of %s-%d (KIP-360)"
+        self._lines.add(log, logging.INFO, text, producer_id, epoch, *queue.key)
         if epoch >= MAX_EPOCH:
             self.producer = None
             self.move(Event.EXHAUSTED)

@@ -93,7 +93,8 @@ class ProduceRequests:
 
 
 def read_answer(outgoing: Outgoing, response: ProduceResponse, metadata: Metadata) -> dict[Key, Answer]:
-    """Return what the broker says of each partition. New leaders that it names go to the metadata.
+    """Return what the broker says of each partition. New leaders that it names go to the metadata,
+    without the lock of their owner: see `Metadata`.
 
     Recent versions name a topic by its id alone: the id that it had when its batches were sent.
     """

@@ -30,6 +30,7 @@ from gkafka.core.producerequests import Answer, Outgoing, ProduceRequests, is_un
 from gkafka.core.schedule import Schedule
 from gkafka.core.splitting import TOO_LARGE, Splitter, in_its_place, too_large_alone
 from gkafka.exceptions import KafkaException
+from gkafka.logs import LaterLines
 from gkafka.wire.produce import ProduceRequest, ProduceResponse
 from gkafka.wire.txn import InitProducerIdRequest, InitProducerIdResponse
 
@@ -65,13 +66,11 @@ class SenderSettings:
 
 
 class Poll(NamedTuple):
-    """What to do now. deadline: when to poll again at the latest, if nothing else happens. unknown: topics that are not known, for which records wait."""
+    """What to do now. unknown: topics that are not known, for which records wait."""
 
     requests: list[Outgoing]
     ask_producer_id: bool
-    settled: list[Settled]
     want_metadata: bool
-    deadline: float
     unknown: list[str]
 
 
@@ -81,7 +80,8 @@ class Sender:
     roll: takes an open batch out of the appender (the driver's `Appender.take`). It returns None
     if the batch is empty or gone. set_limit: see `Splitter`. transaction: the machine of the
     transactional id, None without one. flushing, pressed: nothing lingers, because somebody waits
-    for all of it, or for memory. in_flight: requests that are under way, by broker.
+    for all of it, or for memory. in_flight: requests that are under way, by broker. lines: what the
+    machine has to log.
     """
 
     def __init__(
@@ -98,10 +98,11 @@ class Sender:
         self.accumulator, self._metadata, self._settings = accumulator, metadata, settings
         self._roll, self._chance = roll, chance
         self.delivery_limits = delivery_limits
-        self.numbering = Numbering(settings.idempotence, backoff=settings.backoff, chance=chance)
+        self.lines = LaterLines()
+        self.numbering = Numbering(settings.idempotence, backoff=settings.backoff, chance=chance, lines=self.lines)
         self.outcomes = BatchOutcomes()
         self.requests = ProduceRequests(settings.acks, settings.ack_timeout_s, settings.transactional_id)
-        self.splitter = Splitter(accumulator, set_limit)
+        self.splitter = Splitter(accumulator, set_limit, self.lines)
         self.transaction: Transaction | None = None
         self.flushing = False
         self.pressed = False
@@ -121,13 +122,13 @@ class Sender:
 
     # -- what to send --------------------------------------------------------------------------------------------------
     def poll(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Poll:
-        """Requests that may go out now, batches whose time is over, and when to ask again.
+        """Return what may go out now. Batches whose time is over are settled.
 
         ready_at: broker id -> when its connection may be tried (after a failure it may not be for a while).
         """
-        settled = self._expire(now) if self.is_overdue(now) else []
+        self._expire(now)
         if self.transaction is not None and self.transaction.drops_unsent:
-            settled += self._drop_unsent(self.transaction)
+            self._drop_unsent(self.transaction)
         ask = self.transaction is None and bool(self.accumulator.unsettled) and self.numbering.wants_id(now)
         if ask:
             self.numbering.move(Event.ASK)
@@ -135,18 +136,18 @@ class Sender:
         ends = self.transaction is not None and self.transaction.flushing
         schedule.update(now, hasty=self.flushing or self.pressed or ends)
         requests: list[Outgoing] = []
-        pauses: list[float] = []
+        rests = False
         if self.numbering.state in (Idempotence.OFF, Idempotence.READY):
             for broker_id in list(schedule.ready):
                 if not self._has_room(broker_id, now):
                     continue
                 if ready_at(broker_id) > now:
-                    pauses.append(ready_at(broker_id))
+                    rests = True
                 else:
                     requests += self._drain(broker_id, now)
         # Who leads the partitions of a broker that is away may change before it is tried again.
         unknown = sorted(schedule.unknown) if schedule.homeless else []
-        return Poll(requests, ask, settled, bool(schedule.homeless or pauses), min([self._deadline(now), *pauses]), unknown)
+        return Poll(requests, ask, bool(schedule.homeless) or rests, unknown)
 
     def send_alone(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> Outgoing | None:
         """The request of a batch that need not linger, if it is all that is unsettled: what poll() would answer, without a look at what there might be
@@ -266,10 +267,8 @@ class Sender:
         return self.transaction.newest(ProduceRequest.API) if self.transaction is not None else None
 
     # -- what came -------------------------------------------------------------------------------------------------------
-    def on_answer(
-        self, outgoing: Outgoing, response: ProduceResponse | None, error: KafkaException | None, now: float
-    ) -> tuple[list[Settled], bool]:
-        """What an answer, or its absence, means. Returns (settled batches, whether the metadata is out of date).
+    def on_answer(self, outgoing: Outgoing, response: ProduceResponse | None, error: KafkaException | None, now: float) -> bool:
+        """Take in an answer, or its absence. Return whether the metadata are out of date.
 
         response and error both None: acks=0, the request was handed to the kernel.
         """
@@ -278,7 +277,6 @@ class Sender:
         answers = read_answer(outgoing, response, self._metadata) if response is not None else {}
         if response is not None and response.throttle_time_ms > 0:
             self._throttled[outgoing.broker_id] = now + min(response.throttle_time_ms / 1000, MAX_THROTTLE_S)  # KIP-219
-        already = len(self.outcomes.ended)
         stale = False
         for batch in outgoing.batches:
             answer: Answer = (-1, -1, error, ())
@@ -289,7 +287,7 @@ class Sender:
             stale |= problem is not None and (problem.stale is Stale.METADATA or error is not None)
             if isinstance(problem, NotLeaderForPartition):
                 self._dispute(batch, outgoing.broker_id, now)
-        return self.outcomes.ended[already:], stale
+        return stale
 
     def _dispute(self, batch: Batch, broker_id: int, now: float) -> None:
         leader = self._metadata.leader(batch.topic, batch.partition)
@@ -397,15 +395,15 @@ class Sender:
             return in_doubt(batch, error)
         return self.delivery_limits.explained(batch, error, now)
 
-    def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> Settled:
+    def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaException) -> None:
         if self.transaction is not None:
             self.transaction.batch_failed(error, numbered=batch.extra.sequence >= 0)
         else:
             self.numbering.lost(queue, batch)
             self.numbering.mend(queue)
-        return self._done(queue, Settled(batch, -1, -1, error))
+        self._done(queue, Settled(batch, -1, -1, error))
 
-    def _done(self, queue: PartitionQueue, settled: Settled) -> Settled:
+    def _done(self, queue: PartitionQueue, settled: Settled) -> None:
         self.outcomes.ended.append(settled)  # before it leaves its place: whoever is interrupted in between leaves it to be told
         flight = settled.batch.extra
         flight.state = MOVES[flight.state, BatchEvent.SETTLE]
@@ -414,7 +412,6 @@ class Sender:
             self.accumulator.touched[queue.key] = None  # else there is nothing to place
         if not queue.pending and not queue.on_wire:
             self.accumulator.rests(queue, self.numbering.producer)
-        return settled
 
     @property
     def owes(self) -> bool:
@@ -454,11 +451,12 @@ class Sender:
         self.numbering.adopt(producer)
 
     # -- time --------------------------------------------------------------------------------------------------------------
-    def _expire(self, now: float) -> list[Settled]:
+    def _expire(self, now: float) -> None:
         """Fail the batches whose delivery timeout has passed. Unsettled batches are in the order of their creation."""
         limits = self.delivery_limits
         overdue = list(takewhile(lambda batch: limits.is_late(batch, now), self.accumulator.unsettled))
-        return [self._fail(self._taken_out(batch), batch, limits.expired(batch, self._why_undelivered(batch))) for batch in overdue]
+        for batch in overdue:
+            self._fail(self._taken_out(batch), batch, limits.expired(batch, self._why_undelivered(batch)))
 
     def _taken_out(self, batch: Batch) -> PartitionQueue:
         """Take a batch away, wherever it is; an open one takes no more records. Returns its queue."""
@@ -486,15 +484,7 @@ class Sender:
         return "its broker took no request"
 
     def next_due(self, now: float, ready_at: Callable[[int], float] = lambda broker_id: 0.0) -> float:
-        """When to poll again at the latest, if nothing else happens."""
-        when = self._deadline(now)
-        for broker_id, keys in self._schedule.ready.items():
-            if keys and (at := ready_at(broker_id)) > now:
-                when = min(when, at)
-        return when
-
-    def _deadline(self, now: float) -> float:
-        """When something becomes due by time alone."""
+        """Return when to poll again at the latest, if nothing else happens."""
         acc = self.accumulator
         when = self._schedule.deadline(now)
         for batch in acc.unsettled:
@@ -505,6 +495,9 @@ class Sender:
         numbering = self.numbering
         if numbering.state is Idempotence.WANTED and acc.unsettled and numbering.retry.not_before > now:
             when = min(when, numbering.retry.not_before)
+        for broker_id, keys in self._schedule.ready.items():
+            if keys and (at := ready_at(broker_id)) > now:
+                when = min(when, at)
         return when
 
     def take_back(self, outgoing: Outgoing, error: KafkaException, now: float) -> None:
@@ -525,12 +518,12 @@ class Sender:
                 flight.refused = error
             self.accumulator.waits(queue)
 
-    def refuse(self, batch: Batch, error: KafkaException) -> Settled:
+    def refuse(self, batch: Batch, error: KafkaException) -> None:
         """The driver could not seal a batch that was to go out: it fails, and leaves no trace on the wire."""
         queue: PartitionQueue = batch.extra.queue
         queue.on_wire.remove(batch)
         batch.extra.persisted = batch.extra.before
-        return self._fail(queue, batch, error)
+        self._fail(queue, batch, error)
 
     def restart(self, opened: Iterable[Batch]) -> None:
         """Begin anew from what the batches themselves tell: who worked here was interrupted, and how far it came nobody knows. Nothing is under way any
@@ -550,11 +543,12 @@ class Sender:
         self._schedule.restart()
         self.in_flight = {}
 
-    def _drop_unsent(self, transaction: Transaction) -> list[Settled]:
+    def _drop_unsent(self, transaction: Transaction) -> None:
         """Fail what was never sent of a transaction that will be aborted (KIP-654)."""
-        unsent = [batch for batch in self.accumulator.unsettled if not batch.attempts]
-        return [self._fail(self._taken_out(batch), batch, transaction.dropped_error()) for batch in unsent]
+        for batch in [batch for batch in self.accumulator.unsettled if not batch.attempts]:
+            self._fail(self._taken_out(batch), batch, transaction.dropped_error())
 
-    def abandon(self, error: KafkaException) -> list[Settled]:
+    def abandon(self, error: KafkaException) -> None:
         """Fail everything that is not settled: the producer closes, or can never send."""
-        return [self._done(self._taken_out(batch), Settled(batch, -1, -1, error)) for batch in list(self.accumulator.unsettled)]
+        for batch in list(self.accumulator.unsettled):
+            self._done(self._taken_out(batch), Settled(batch, -1, -1, error))

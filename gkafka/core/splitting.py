@@ -5,13 +5,14 @@ The parts are batches. They share the sequence numbers of the whole and take its
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gkafka.brokererrors import MessageSizeTooLarge, RecordListTooLarge
 from gkafka.core.batchstate import MOVES, BatchEvent
 from gkafka.exceptions import KafkaException
-from gkafka.logs import get_logger
+from gkafka.logs import LaterLines, get_logger
 from gkafka.records._split import before
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Splitter:
     the part instead: the driver does that and empties the list.
     """
 
-    def __init__(self, accumulator: Accumulator, set_limit: Callable[[str, int], None]) -> None:
-        self._accumulator, self._set_limit = accumulator, set_limit
+    def __init__(self, accumulator: Accumulator, set_limit: Callable[[str, int], None], lines: LaterLines) -> None:
+        self._accumulator, self._set_limit, self._lines = accumulator, set_limit, lines
         self.limits: dict[str, int] = {}
         self.divided: list[Batch] = []
         self.splits = 0
@@ -49,7 +50,8 @@ class Splitter:
         """
         limit = min(batch.size // 2, self.limits.get(batch.topic, batch.size))
         if batch.topic not in self.limits:
-            log.info("topic %s: a batch of %d bytes is too large for the broker, it goes in parts (KIP-126)", batch.topic, batch.wire_size)
+            text = "topic %s: a batch of %d bytes is too large for the broker, it goes in parts (KIP-126)"
+            self._lines.add(log, logging.INFO, text, batch.topic, batch.wire_size)
         self.limits[batch.topic] = limit
         self._set_limit(batch.topic, limit)
         self.splits += 1

@@ -13,6 +13,7 @@ Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-654, KIP-890
 from __future__ import annotations
 
 import enum
+import logging
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -52,7 +53,7 @@ from gkafka.exceptions import (
     TransactionFatalError,
     TransactionStateError,
 )
-from gkafka.logs import get_logger
+from gkafka.logs import LaterLines, get_logger
 from gkafka.wire.groups import FindCoordinatorRequest
 from gkafka.wire.schema import Api, Message
 from gkafka.wire.txn import (
@@ -178,8 +179,9 @@ class Transaction:
     it what they are sent, and each transaction has an epoch of its own.
     """
 
-    def __init__(self, transactional_id: str, timeout_ms: int, *, backoff: Backoff, chance: Chance) -> None:
+    def __init__(self, transactional_id: str, timeout_ms: int, *, backoff: Backoff, chance: Chance, lines: LaterLines) -> None:
         self.transactional_id, self._timeout_ms, self._backoff, self._chance = transactional_id, timeout_ms, backoff, chance
+        self._lines = lines
         self.state = State.UNINITIALIZED
         self.moves = 0
         self.producer: ProducerId | None = None
@@ -203,11 +205,14 @@ class Transaction:
         self._retry = Retry()
         self.obstacle: KafkaException | None = None  # why the last request is tried again
 
+    def _say(self, level: int, text: str, *args: object) -> None:
+        self._lines.add(log, level, text, *args)
+
     def _move(self, event: Event) -> None:
         before, self.state = self.state, MOVES[self.state, event]
         self.moves += 1
         if before is not self.state:
-            log.debug("transactional id %r: %s, %s", self.transactional_id, event.value, self.state.value)
+            self._say(logging.DEBUG, "transactional id %r: %s, %s", self.transactional_id, event.value, self.state.value)
 
     # -- what callers ask for ----------------------------------------------------------------------------------------------
     def initialize(self) -> Job:
@@ -478,7 +483,7 @@ class Transaction:
     def _pause(self, error: KafkaException, now: float) -> None:
         self._retry.failed(CONCURRENT if isinstance(error, ConcurrentTransactions) else self._backoff, now, self._chance)
         self.obstacle = error
-        log.debug("transactional id %r: %s; again in %.3f s", self.transactional_id, error, self._retry.not_before - now)
+        self._say(logging.DEBUG, "transactional id %r: %s; again in %.3f s", self.transactional_id, error, self._retry.not_before - now)
 
     # -- what each answer says: the errors in it; none means that it was done
     def _read_coordinator(self, ask: Ask, response: Any, versions: Versions | None) -> list[BrokerError]:
@@ -497,7 +502,8 @@ class Transaction:
         self._learn(versions)
         self.v2 = self._offered_v2
         self.producer = (response.producer_id, response.producer_epoch)
-        log.info("transactional id %r: producer id %d, epoch %d, %s", self.transactional_id, *self.producer, "v2" if self.v2 else "v1")
+        kind = "v2" if self.v2 else "v1"
+        self._say(logging.INFO, "transactional id %r: producer id %d, epoch %d, %s", self.transactional_id, *self.producer, kind)
         self._move(Event.GRANTED)
         self._initializing.finish()
         return []
@@ -576,7 +582,7 @@ class Transaction:
             return
         if self.cause is None:
             self.cause = cause
-            log.warning("transactional id %r: the transaction has to be aborted: %s", self.transactional_id, cause)
+            self._say(logging.WARNING, "transactional id %r: the transaction has to be aborted: %s", self.transactional_id, cause)
         committing = self.state is State.COMMITTING
         self._move(Event.FAILED)
         error = self.abortable_error()
@@ -593,7 +599,7 @@ class Transaction:
 
     def _break(self, cause: KafkaException) -> None:
         self.fatal = fatal_error(self.transactional_id, cause)
-        log.error("%s", self.fatal)
+        self._say(logging.ERROR, "%s", self.fatal)
         self._end_all(self.fatal)
 
     def _end_all(self, error: TransactionFatalError) -> None:

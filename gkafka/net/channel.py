@@ -218,6 +218,8 @@ class Channel:
                         frame = sender.number(request, on_done, now, timeout_s, max_version, expects_response)
                     else:
                         backlog.put(Queued(request, on_done, now, timeout_s, max_version, expects_response))
+                if link.taken:
+                    self._reader.expect(now + timeout_s)
                 if frame is not None:
                     sender.send_frame(frame, None if expects_response else on_done)
                     if self._reading.is_aside:

@@ -34,7 +34,8 @@ log = get_logger(__name__)
 class Reader:
     """link: the connection that it reads. ended: set when the reader is gone, for good.
 
-    name: of the worker. taker: is offered the connection when it is open. open(): opens it.
+    name: of the worker. taker: is offered the connection when it is open; expect(deadline): tells
+    the one that took it that a request was sent. open(): opens it.
     shut(error): closes the channel. leave(): the connection is not being opened any more.
     """
 
@@ -56,6 +57,7 @@ class Reader:
     ) -> None:
         self.link = link
         self.ended = handler.Event()
+        self.expect: Callable[[float], None] = _look_around
         self._handler = handler
         self._connection = connection
         self._inbox = inbox
@@ -217,6 +219,10 @@ class Reader:
             self._handler.spawn(self._read, _name=self._name, _on_failure=self._worker_ended)
         except Exception as exc:
             self.cannot_begin(exc)
+
+
+def _look_around(deadline: float) -> None:
+    """Do nothing: a reader of its own looks around often enough by itself."""
 
 
 Taker: TypeAlias = Callable[[Reader, int], bool]

@@ -23,14 +23,18 @@ NEVER = float("inf")
 
 
 class Watched:
-    """alarm: what the worker sleeps on. It takes connections from begin() to end()."""
+    """The connections of one worker.
+
+    alarm: what the worker sleeps on. Connections are taken from begin() to end().
+    """
 
     def __init__(self, handler: Handler, alarm: Alarm) -> None:
         self.alarm = alarm
         self._lock = handler.Mutex()
         self._begun = False
         self._by_fd: dict[int, Reader] = {}
-        self._looks_at = 0.0
+        self._looks_at = NEVER
+        self._looks_now = False
 
     def begin(self) -> None:
         """On the worker, before anything else."""
@@ -46,11 +50,12 @@ class Watched:
                 if not self._begun:
                     return False
                 self.alarm.watch(fd)
-                self._by_fd[fd], self._looks_at = reader, 0.0
+                self._by_fd[fd] = reader
         except OSError as exc:  # the process has no descriptor left for it
             log.warning("%s has a reader of its own: %s", reader.link.peer, exc)
             return False
-        self.alarm.set()  # something may have come already
+        reader.expect = self.expect
+        self._look_now()  # something may have come already
         return True
 
     def read(self) -> None:
@@ -61,8 +66,16 @@ class Watched:
                 reader.take_in()
 
     def expect(self, at: float) -> None:
-        """Look again at that time: the deadline of a request."""
-        self._looks_at = min(self._looks_at, at)
+        """Have the worker look by that time, the deadline of a request that is noted already.
+
+        Whoever sends on one of the connections calls this, on any worker.
+        """
+        if at < self._looks_at:
+            self._look_now()
+
+    def _look_now(self) -> None:
+        self._looks_now = True
+        self.alarm.set()
 
     def look(self, now: float, rest_s: float) -> float:
         """On the worker: do what else is due. Return when to look again.
@@ -71,14 +84,17 @@ class Watched:
         """
         if not self._by_fd:
             return NEVER
-        if now >= self._looks_at:
-            self._looks_at = now + rest_s
+        if self._looks_now or now >= self._looks_at:
+            # Before looking: who comes meanwhile finds NEVER, and has the worker look once more.
+            self._looks_now, self._looks_at = False, NEVER
+            until = now + rest_s
             for fd, reader in list(self._by_fd.items()):
                 if reader.link.end is not None:
                     self._forget(fd, reader)
                 else:
                     reader.take_in()
-                    self._looks_at = min(self._looks_at, reader.look())
+                    until = min(until, reader.look())
+            self._looks_at = until
         return self._looks_at
 
     def _forget(self, fd: int, reader: Reader) -> None:

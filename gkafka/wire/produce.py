@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct as Layout
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +21,7 @@ __all__ = [
     "TopicProduceData",
     "TopicProduceResponse",
     "holds_zstd",
+    "numbers_in",
     "oldest_holding",
     "only_batches",
     "record_format",
@@ -28,11 +30,20 @@ __all__ = [
 
 MAGIC_AT: Final = 16
 """Where a batch's or message's format stands, in all of them."""
+NUMBERS_AT: Final = 43
+NUMBERS: Final = Layout(">qhi")
+"""Producer id, epoch and base sequence of a batch of format 2, and where they stand."""
 
 
 def oldest_holding(records: Buffer) -> tuple[int, str]:
     """The oldest version that takes these records, and why: see `Message.oldest_version`."""
     return (3, "record format 2") if len(records) > MAGIC_AT and records[MAGIC_AT] >= 2 else (0, "")
+
+
+def numbers_in(batch: Buffer) -> tuple[int, int, int]:
+    """Return the producer id, the epoch and the base sequence of a batch of format 2 (KIP-98)."""
+    producer_id, epoch, sequence = NUMBERS.unpack_from(batch, NUMBERS_AT)
+    return producer_id, epoch, sequence
 
 
 class PartitionProduceData(Struct):

@@ -213,8 +213,8 @@ class World:
     def step(self, seconds: float = 0.0) -> None:
         """Time passes, and the machine is asked."""
         self.rig.now += seconds
-        plan = self.rig.poll()
-        self._settle(plan.settled)
+        settled, plan = self.rig.settled_by(self.rig.poll)
+        self._settle(settled)
         for batch in self.rig.accumulator.unsettled:
             assert self.rig.now < batch.created + self._timeout_s, f"{batch} is not settled by its delivery timeout"
         if plan.ask_producer_id:

@@ -11,7 +11,7 @@ from gkafka.core.accumulator import Accumulator, PartitionQueue
 from gkafka.core.backoff import Backoff
 from gkafka.core.deliverylimits import DeliveryLimits
 from gkafka.core.metadata import Metadata
-from gkafka.core.sender import Outgoing, Poll, Sender, SenderSettings
+from gkafka.core.sender import Outgoing, Poll, Sender, SenderSettings, Settled
 from gkafka.exceptions import KafkaException
 from gkafka.wire.metadata import (
     MetadataRequest,
@@ -150,6 +150,21 @@ class Rig:
     def poll(self) -> Poll:
         return self.sender.poll(self.now)
 
+    def due(self) -> float:
+        """When to poll again, after a poll."""
+        self.poll()
+        return self.sender.next_due(self.now)
+
+    def expired(self) -> list[Settled]:
+        """What a poll settles: its time is over."""
+        return self.settled_by(self.poll)[0]
+
+    def settled_by(self, step: Callable[[], Any]) -> tuple[list[Settled], Any]:
+        """The outcomes that a step adds, and what it returns."""
+        already = len(self.sender.outcomes.ended)
+        returned = step()
+        return self.sender.outcomes.ended[already:], returned
+
     def sent(self) -> list[Outgoing]:
         return self.poll().requests
 
@@ -176,7 +191,7 @@ class Rig:
             for b in outgoing.batches
         ]
         response = ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=rows)], **about)
-        return self.sender.on_answer(outgoing, response, None, self.now)
+        return self.settled_by(lambda: self.sender.on_answer(outgoing, response, None, self.now))
 
     def tell(self) -> list[Any]:
         """What a driver does with outcomes; the batches."""
@@ -188,4 +203,4 @@ class Rig:
 
     def lose(self, outgoing: Outgoing, error: KafkaException) -> Any:
         """The connection breaks before the answer."""
-        return self.sender.on_answer(outgoing, None, error, self.now)
+        return self.settled_by(lambda: self.sender.on_answer(outgoing, None, error, self.now))

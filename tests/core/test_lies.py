@@ -145,6 +145,7 @@ def test_an_epoch_that_its_own_leader_refuses_for_long_was_a_lie(written_in: int
         rig.now = min(rig.now + 1, plan.deadline)
         believed = tell(rig.metadata, 5, rig.now)
     assert 30 <= rig.now - began <= 35
+    rig.metadata.lines.write()
     assert [text for text in told(caplog) if "has refused that for 3" in text]
     rig.now = max(rig.now, rig[0].retry.not_before)
     if written_in >= 0:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gkafka.core.backoff import Backoff
-from gkafka.core.metadata import NO_TOPIC_ID, SLICE, BrokerInfo, Metadata, read_topics
+from gkafka.core.metadata import NO_TOPIC_ID, SLICE, BrokerInfo, Metadata, PartitionInfo, read_topics
 from gkafka.exceptions import InvalidTopic, UnknownTopicOrPartition
 from gkafka.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
-from tests.core.fakes import TOPIC_ID, told
+from tests.core.fakes import TOPIC_ID, metadata, told
 
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC = 3, 5, 17
 NEVER = float("inf")
@@ -656,3 +656,19 @@ def test_without_a_right_to_make_topics_all_go_in_one_request() -> None:
     rig.metadata.invalidate()
     rig.metadata.add_topics(["b"])
     assert rig.names(rig.round(told({0: 1}, topic="a"))) == ["a", "b"]
+
+
+def test_an_answer_of_a_leader_may_come_while_the_metadata_are_taken_in() -> None:
+    """Other workers take in what leaders answer, and hold no lock of the metadata's."""
+
+    class Told(dict[int, PartitionInfo]):
+        def __contains__(self, partition: object) -> bool:
+            known.dispute("t", 1, 1, 0.0)
+            return super().__contains__(partition)
+
+    known = metadata({0: 1, 1: 1})
+    known.dispute("t", 0, 1, 0.0)
+    partitions = Told(known.topics["t"].partitions)
+    topics = {"t": known.topics["t"]._replace(partitions=partitions)}
+    known.on_response(MetadataRequest(topics=None), told({0: 1, 1: 1}), 0.0, topics)
+    assert known.leader("t", 1) == (1, 1)

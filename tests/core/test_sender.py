@@ -36,7 +36,7 @@ def test_a_batch_waits_for_its_linger_and_then_goes() -> None:
     rig = Rig()
     rig.open()
     assert rig.sent() == []
-    assert rig.poll().deadline == pytest.approx(0.005)
+    assert rig.due() == pytest.approx(0.005)
     rig.now = 0.005
     assert [len(r.batches) for r in rig.sent()] == [1]
 
@@ -103,7 +103,8 @@ def test_while_a_broker_is_away_it_is_asked_who_leads_in_its_place() -> None:
     rig = Rig()
     rig.full()
     away = rig.sender.poll(0.0, lambda broker_id: 1.0)
-    assert (away.requests, away.want_metadata, away.deadline) == ([], True, pytest.approx(1.0))
+    assert (away.requests, away.want_metadata) == ([], True)
+    assert rig.sender.next_due(0.0, lambda broker_id: 1.0) == pytest.approx(1.0)
     back = rig.sender.poll(1.0, lambda broker_id: 1.0)
     assert (len(back.requests), back.want_metadata) == (1, False)
 
@@ -299,9 +300,9 @@ def test_a_batch_that_never_left_fails_at_its_delivery_timeout_as_not_persisted(
     rig.metadata.topics.clear()
     batch = rig.open()
     rig.now = 9.9
-    assert rig.poll().settled == []
+    assert rig.expired() == []
     rig.now = 10.0
-    (settled,) = rig.poll().settled
+    (settled,) = rig.expired()
     assert settled.batch is batch
     assert isinstance(settled.error, KafkaTimeoutError)
     assert "no known leader" in str(settled.error)
@@ -322,8 +323,7 @@ def test_what_is_taken_back_was_never_tried(idempotence: bool) -> None:
         rig.sender.take_back(outgoing, KafkaTimeoutError("the connection did not open"), rig.now)
     assert rig.sender.in_flight == {1: 0}
     assert (rig.sender.sent_requests, fresh.attempts, fresh.extra.persisted) == (0, 0, "no")
-    poll = rig.poll()
-    (settled,) = poll.settled
+    (settled,), poll = rig.settled_by(rig.poll)
     assert (settled.batch, settled.batch.extra.persisted) == (late, "no")
     assert "the connection did not open" in str(settled.error)
     (again,) = poll.requests
@@ -348,7 +348,7 @@ def test_a_batch_on_the_wire_fails_at_its_delivery_timeout_as_maybe_persisted() 
     batch = rig.full()
     (request,) = rig.sent()
     rig.now = 10.0
-    assert [s.batch for s in rig.poll().settled] == [batch]
+    assert [s.batch for s in rig.expired()] == [batch]
     assert batch.extra.persisted == "maybe"
     assert rig.answer(request)[0] == [], "its late answer settles nothing twice"
 
@@ -361,7 +361,7 @@ def test_a_timeout_tells_why_the_last_try_failed_whether_it_ends_a_pause_or_come
         rig.now = answered_at
         settled = list(rig.answer(request, NOT_LEADER)[0])
         rig.now = 10.1
-        settled += rig.poll().settled
+        settled += rig.expired()
         (error,) = [s.error for s in settled]
         assert "not delivered within 10 s" in str(error)
         assert "error 6" in str(error)
@@ -413,9 +413,9 @@ def test_the_machine_never_asks_to_be_polled_at_once_for_something_it_cannot_do(
     rig.sent()
     rig.open()
     rig.now = 1.0
-    assert rig.poll().deadline > rig.now + 10
+    assert rig.due() > rig.now + 10
     rig.metadata.topics.clear()
-    assert rig.poll().deadline > rig.now + 10
+    assert rig.due() > rig.now + 10
 
 
 def test_a_broker_in_backoff_is_polled_again_when_it_ends() -> None:
@@ -423,7 +423,7 @@ def test_a_broker_in_backoff_is_polled_again_when_it_ends() -> None:
     rig.full()
     plan = rig.sender.poll(0.0, lambda broker_id: 3.0)
     assert plan.requests == []
-    assert plan.deadline == 3.0
+    assert rig.sender.next_due(0.0, lambda broker_id: 3.0) == 3.0
 
 
 def test_a_throttled_broker_is_left_alone_for_a_bounded_while() -> None:
@@ -546,7 +546,7 @@ def test_an_answer_names_the_topic_that_the_batch_was_sent_to(now_known_as: int)
     rig.metadata.on_response(MetadataRequest(topics=None), told({0: 1}, topic_id=uuid.UUID(int=now_known_as)), rig.now)
     rows = [PartitionProduceResponse(index=0, base_offset=7)]
     response = ProduceResponse(responses=[TopicProduceResponse(name="", topic_id=topic_id, partition_responses=rows)])
-    settled, _ = rig.sender.on_answer(first, response, None, rig.now)
+    settled, _ = rig.settled_by(lambda: rig.sender.on_answer(first, response, None, rig.now))
     assert [(s.batch, s.base_offset, s.error) for s in settled] == [(batch, 7, None)]
 
 
@@ -577,7 +577,7 @@ def test_an_answer_that_leaves_a_partition_out_is_an_error_that_names_it() -> No
     assert settled == []
     from gkafka.wire.produce import ProduceResponse
 
-    settled, _ = rig.sender.on_answer(request, ProduceResponse(responses=[]), None, 0.0)
+    settled, _ = rig.settled_by(lambda: rig.sender.on_answer(request, ProduceResponse(responses=[]), None, 0.0))
     assert settled[0].error.partition == 0
     assert "t-0" in str(settled[0].error)
 
@@ -588,7 +588,7 @@ def test_abandon_fails_everything_wherever_it_is() -> None:
     rig.sent()
     pending = rig.full(0)
     error = KafkaTimeoutError("closing")
-    assert {s.batch for s in rig.sender.abandon(error)} == {on_wire, opened, pending}
+    assert {s.batch for s in rig.settled_by(lambda: rig.sender.abandon(error))[0]} == {on_wire, opened, pending}
     assert not rig.accumulator.unsettled
 
 

@@ -136,9 +136,9 @@ def test_parts_share_the_delivery_timeout_of_the_whole_and_their_place() -> None
     younger = rig.full()
     rig.answer(request, TOO_LARGE)
     rig.metadata.topics.clear()
-    assert rig.poll().deadline == 10.0
+    assert rig.due() == 10.0
     rig.now = 10.0
-    assert [s.batch.count for s in rig.poll().settled] == [1, 1]
+    assert [s.batch.count for s in rig.expired()] == [1, 1]
     assert list(rig.accumulator.unsettled) == [younger]
 
 

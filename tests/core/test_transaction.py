@@ -27,6 +27,7 @@ from gkafka.exceptions import (
     TransactionStateError,
     UnsupportedVersion,
 )
+from gkafka.logs import LaterLines
 from gkafka.wire.groups import Coordinator, FindCoordinatorResponse
 from gkafka.wire.txn import (
     AddOffsetsToTxnResponse,
@@ -52,7 +53,7 @@ class Rig:
     """A transaction with the verbs of a test. v2: KIP-890's kind; resumes: KIP-360."""
 
     def __init__(self, *, v2: bool = False, resumes: bool = True) -> None:
-        self.machine = Transaction("x", 60_000, backoff=Backoff(0.1, 1.0), chance=Random(1))
+        self.machine = Transaction("x", 60_000, backoff=Backoff(0.1, 1.0), chance=Random(1), lines=LaterLines())
         self.v2, self.now, self.epoch = v2, 0.0, 0
         release = "4.2" if v2 else "3.9" if resumes else "2.4"
         self.versions = Versions(Versions.for_broker(release).ranges, features={"transaction.version": 2} if v2 else {})

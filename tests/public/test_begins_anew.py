@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
@@ -24,6 +25,29 @@ def test_a_bug_in_the_middle_of_a_step_fails_every_record_with_its_name(client: 
     error = producer.produce("t", b"x", partition=0).exception(LIMIT_S)
     assert isinstance(error, ProduceFailureError)
     assert "ValueError: a bug" in str(error)
+    with pytest.raises(DeliveryError):
+        producer.close(LIMIT_S)
+
+
+@pytest.mark.parametrize("step", ["written", "on_answer"], ids=["of a batch", "of a producer id"])
+def test_a_bug_where_an_answer_is_taken_in_is_told_at_once_and_not_repeated(
+    client: KafkaClient, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ValueError("a bug")
+
+    producer: Any = client.get_producer()
+    monkeypatch.setattr(Numbering, step, fails)
+    error = producer.produce("t", b"x", partition=0).exception(LIMIT_S)
+    assert isinstance(error, ProduceFailureError)
+    assert "ValueError: a bug" in str(error)
+    (line,) = (line for line in caplog.records if line.name == "gkafka.producerdriver" and line.levelname == "ERROR")
+    assert line.exc_info is not None
+    assert fails.__name__ in [entry.name for entry in traceback.extract_tb(line.exc_info[2])]
+    assert producer.stats()["restarts"] == 0
+    assert max(cluster.count("Produce"), cluster.count("InitProducerId")) == 1
+    with pytest.raises(ProduceFailureError):
+        producer.produce("t", b"y")
     with pytest.raises(DeliveryError):
         producer.close(LIMIT_S)
 

@@ -281,7 +281,8 @@ def test_a_block_that_is_cut_short_anywhere_leaves_no_transaction_open(cluster: 
         for n in gun.rounds():
             gun.fire(n, block)
             assert not producer._transactions.is_open, gun.shot
-    assert gun.has_shot(at_least=1, at=(":transaction:", ":commit_or_abort:", ":end:", ":_wait:"))
+    # Which step has which number depends on the worker: the one of commit_or_abort() may be left out.
+    assert gun.has_shot(at_least=1, at=(":transaction:", ":end:", ":_wait:"))
 
 
 def test_a_transaction_begins_behind_a_commit_that_was_cut_short_anywhere(

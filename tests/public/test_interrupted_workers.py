@@ -110,6 +110,7 @@ def test_the_connections_of_a_worker_that_is_hit_end_and_those_of_one_that_fails
             failed = delivery.exception(LIMIT_S)
             assert failed is None or isinstance(failed, ProduceFailureError)  # the answer may come before the producer has ended
             assert failed is None or end == "read_on"
+            Runner("threading").until(lambda: any("-produce-" in text for text in ends), LIMIT_S)
             assert [text.split(" ")[0] for text in ends if "-produce-" in text] == [end]
 
 

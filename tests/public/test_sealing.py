@@ -13,7 +13,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.exceptions import DeliveryError, KafkaException, ProduceFailureError
 from gkafka.records import compression
-from gkafka.testing import MockCluster
+from gkafka.testing import Error, MockCluster
 from tests.public.aids import LIMIT_S, Runner, error_of, stored_values
 
 
@@ -137,3 +137,18 @@ def test_an_error_of_ours_says_itself_why(client: KafkaClient, monkeypatch: pyte
         error = producer.produce("t", b"x").exception(LIMIT_S)
     assert isinstance(error, OursError)
     error_of(producer.close)
+
+
+def test_a_retry_is_the_same_bytes_in_the_same_memory(client: KafkaClient, cluster: MockCluster) -> None:
+    """A batch that is stamped while its bytes are looked at takes memory once more, beyond buffer_bytes."""
+    producer: Any = client.get_producer(linger_ms=60_000, retry_backoff_ms=1)
+    delivery, seen = producer.produce("t", b"x"), []
+
+    def look(request: Any) -> bool:
+        seen.append(delivery.batch.wire)
+        return True
+
+    cluster.on("Produce", Error(7), times=3, when=look)
+    producer.flush(LIMIT_S)
+    assert len(seen) == 3
+    assert all(view.obj is seen[0].obj for view in seen)

@@ -91,7 +91,7 @@ def test_b06_a_batch_that_was_split_is_neither_under_way_nor_does_it_expire() ->
     parts = list(queue.pending)
     assert [part.count for part in parts] == [4, 4]
     rig.now = 20.0
-    assert [s.batch for s in rig.poll().settled] == parts
+    assert [s.batch for s in rig.expired()] == parts
     assert not rig.accumulator.unsettled
     assert rig.answer(request, 0)[0] == [], "a late answer settles nothing"
 

@@ -52,6 +52,8 @@ class KafkaProducer(OfOneProcess):
     Keyword arguments: DEFAULT_CONFIG, as kafka-python 1.4 documents them; of newer versions headers, enable_idempotence, transactional_id and
     what belongs to them, delivery_timeout_ms, partitioner classes and sasl_ options. handler: "auto", "threading", "gevent" or a Handler.
     With enable_idempotence=True or a transactional_id, acks is 'all' and retries go on until delivery_timeout_ms, unless they are given.
+    Whatever `retries` is, a batch in flight is sent again after the producer's worker was interrupted (a signal handler's exception under
+    gevent): without idempotence its records may be there twice.
     Raises ConfigurationError for an option that is none or would have no effect, NoBrokersAvailable, which is a
     KafkaTimeoutError, too, if no broker answers (without api_version).
     Reference: kafka-python 1.4, KafkaProducer.
@@ -121,7 +123,7 @@ class KafkaProducer(OfOneProcess):
         self._reporters.look()
         self._closed = False
         if self._placing is None and not self._alone and type(self).send is _SEND:
-            self.send = _serialized(self._producer.send, self._key, self._value)  # type: ignore[method-assign]
+            self.send = _serialized(self._producer.send, self._key, self._value)  # type: ignore[method-assign]  # no method of ours in between
 
     def _native_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         options = self.config
