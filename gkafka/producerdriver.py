@@ -214,6 +214,8 @@ class ProducerDriver:
             overdue = bool(self.in_flight.requests) and sender.is_overdue(now)
         if overdue:
             self._take_back(now)
+        if self._handler.cooperative:
+            self._handler.checkpoint()  # there may have been notes of thousands of partitions
         with self.lock:
             if due > now and not sender.outcomes.ended:
                 alone = sender.send_alone(now, self._ready_at)

@@ -49,8 +49,9 @@ class SenderSettings:
     """The options of one producer that its sender obeys.
 
     acks: 0, 1, or -1 for all. idempotence: None to give it up where brokers have no producer ids.
-    batch_bytes: size of a full batch. most_batches: of one request. max_in_flight: requests at a
-    broker. ack_timeout_s: how long a leader waits for its followers. backoff: between retries.
+    batch_bytes: size of a full batch. most_batches: of one request, and as many or a few more go to
+    a broker at one poll. max_in_flight: requests at a broker. ack_timeout_s: how long a leader waits
+    for its followers. backoff: between retries.
     """
 
     acks: int
@@ -137,7 +138,7 @@ class Sender:
         schedule.update(now, hasty=self.flushing or self.pressed or ends)
         requests: list[Outgoing] = []
         rests = False
-        if self.numbering.state in (Idempotence.OFF, Idempotence.READY):
+        if self._is_numbered:
             for broker_id in list(schedule.ready):
                 if not self._has_room(broker_id, now):
                     continue
@@ -197,10 +198,12 @@ class Sender:
     def _drain(self, broker_id: int, now: float) -> list[Outgoing]:
         """Fill requests for one broker while its connection has room, taking the partitions in turn."""
         requests: list[Outgoing] = []
-        while self._schedule.ready.get(broker_id) and self._has_room(broker_id, now):
+        left = self._settings.most_batches
+        while left > 0 and self._schedule.ready.get(broker_id) and self._has_room(broker_id, now):
             batches = self._take(broker_id, now)
             if not batches:
                 break
+            left -= len(batches)
             requests.append(Outgoing(broker_id, batches))
             self.in_flight[broker_id] = self.in_flight.get(broker_id, 0) + 1
             self.sent_requests += 1
@@ -498,7 +501,14 @@ class Sender:
         for broker_id, keys in self._schedule.ready.items():
             if keys and (at := ready_at(broker_id)) > now:
                 when = min(when, at)
+            elif keys and self._is_numbered and self._has_room(broker_id, now):
+                when = now  # the last poll had enough
         return when
+
+    @property
+    def _is_numbered(self) -> bool:
+        """Return whether batches may be sent, as far as a producer id is concerned."""
+        return self.numbering.state in (Idempotence.OFF, Idempotence.READY)
 
     def take_back(self, outgoing: Outgoing, error: KafkaException, now: float) -> None:
         """A request that waited for its connection goes no more: that was no try. error: why it waited, for what is late by now."""

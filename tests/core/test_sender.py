@@ -134,6 +134,28 @@ def test_a_request_stays_within_max_request_bytes() -> None:
     assert sorted(len(r.batches) for r in rig.sent()) == [1, 2]
 
 
+def test_a_poll_takes_so_many_batches_at_most_and_the_next_one_is_due_at_once() -> None:
+    """With greenlets, since the hub does not turn meanwhile."""
+    rig = Rig(leaders=dict.fromkeys(range(7), 1), most_batches=3)
+    for partition in range(7):
+        rig.full(partition)
+    counts = []
+    for _ in range(3):
+        counts.append([len(r.batches) for r in rig.sent()])
+        assert (rig.sender.next_due(rig.now) == rig.now) is (len(counts) < 3)
+    assert counts == [[3], [3], [1]]
+
+
+def test_a_poll_that_had_enough_is_not_due_while_the_connection_has_no_room() -> None:
+    rig = Rig(leaders=dict.fromkeys(range(7), 1), most_batches=3, max_in_flight=1)
+    for partition in range(7):
+        rig.full(partition)
+    (first,) = rig.sent()
+    assert rig.sender.next_due(rig.now) > rig.now
+    rig.answer(first)
+    assert [len(r.batches) for r in rig.sent()] == [3]
+
+
 def test_an_acknowledged_batch_is_settled_with_its_offset() -> None:
     rig = Rig()
     batch = rig.full()
