@@ -707,8 +707,12 @@ class Cluster(OfOneProcess):
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
     def retrying(self, what: str, attempt: Callable[[], Any], deadline: float) -> Any:
-        """Run attempt() until it gives an answer; errors that a retry may heal are met with a pause, the others are raised."""
+        """Run attempt() until it gives an answer; errors that a retry may heal are met with a pause, the others are raised.
+
+        When the time is over it tells what came last, but not that the last try was cut off by that.
+        """
         backoff, failures = Backoff(0.1, 1.0), 0
+        last: KafkaException | None = None
         while True:
             self._handler.check_fork()
             self.check_open()
@@ -723,9 +727,11 @@ class Cluster(OfOneProcess):
                 if not exc.retriable or (isinstance(exc, (UnknownTopicOrPartition, LeaderNotFoundError)) and exc.api == "Metadata"):
                     raise  # what the metadata do not have after fresh ones, a retry does not bring
                 left = deadline - self._handler.monotonic()
+                if last is None or left > 0 or not isinstance(exc, KafkaTimeoutError):
+                    last = exc
                 self.pause(min(pause, left))
                 if pause >= left:  # the caller gave this much time, and another one may ask for less than was left
-                    raise KafkaTimeoutError(not_in_time(what, exc), **exc.about) from exc
+                    raise KafkaTimeoutError(not_in_time(what, last), **last.about) from last
 
     def pause(self, seconds: float) -> None:
         """Wait between two tries. Raises ClientClosedError as soon as the client is closed."""

@@ -9,10 +9,10 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
-from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, RecordTooLarge, TruncatedBatchError
+from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, NotLeaderForPartition, RecordTooLarge, TruncatedBatchError
 from gkafka.testing import MockCluster, Reply
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from tests.kit.clock import soon
+from tests.kit.clock import now, soon
 from tests.public.aids import LIMIT_S, Runner, error_of, read
 from tests.records.handmade import GZIP, TRANSACTIONAL, batch, fix_crc, marker, message, record, values, wrapper
 
@@ -210,6 +210,24 @@ def test_a_batch_that_stays_cut_is_told_with_its_own_size(connect: Any, by_name:
         assert f"sent 45 of the {len(whole)} bytes of the batch at offset 0, though 1048576 were asked for" in str(error)
     error = error_of(connect(by_name).fetch_raw, "t", 0, 0, timeout=3)
     assert f"sent 45 of the {len(whole)} bytes" in str(error)
+
+
+def test_the_error_of_a_try_that_was_cut_off_by_the_deadline_gives_way_to_the_one_before(client: KafkaClient, run: Runner) -> None:
+    refused = NotLeaderForPartition("refused", topic="t", partition=0)
+    deadline = soon(1)
+    tries: list[None] = []
+
+    def attempt() -> None:
+        tries.append(None)
+        if len(tries) == 1:
+            raise refused
+        run.until(lambda: now() > deadline)
+        raise KafkaTimeoutError("no result within its time")
+
+    error = error_of(client._cluster.retrying, "asking", attempt, deadline)
+    assert isinstance(error, KafkaTimeoutError)
+    assert error.__cause__ is refused
+    assert "refused" in str(error)
 
 
 def test_a_batch_that_is_cut_once_is_asked_for_again_in_silence(connect: Any, by_name: MockCluster) -> None:
