@@ -23,9 +23,9 @@ MOST_DATA = 1 << 30
 
 
 class ColumnReader:
-    """Several batches of a queue, decoded together, taken in pieces. Stands where a batch's `Records` stand while messages are read.
+    """Several spans of a queue, decoded together, taken in pieces. Stands where a span's `Records` stand while messages are read.
 
-    batches: in offset order, what is to be left out of a log already left out. start: the first offset that is wanted. columns: of
+    spans: in offset order, what is to be left out of a log already left out. start: the first offset that is wanted. columns: of
     `gkafka.records.columns`. max_bytes: what a call hands out at most; about as much is decoded at once, or DECODED_BYTES if that is more.
     """
 
@@ -44,13 +44,13 @@ class ColumnReader:
         "taken_bytes",
     )
 
-    def __init__(self, batches: Sequence[Fetched], start: int, columns: tuple[str, ...], max_bytes: int, *, check_crcs: bool) -> None:
+    def __init__(self, spans: Sequence[Fetched], start: int, columns: tuple[str, ...], max_bytes: int, *, check_crcs: bool) -> None:
         self.columns = columns
         self._max_bytes = min(max(max_bytes, DECODED_BYTES), MOST_DATA)
         self.next_offset = start
-        self._buffers = list(_regions(batches))
-        self._messages = sum(batch.messages for batch in batches)
-        self._place = batches[0].position.tp
+        self._buffers = list(_regions(spans))
+        self._messages = sum(fetched.messages for fetched in spans)
+        self._place = spans[0].position.tp
         self._check_crcs = check_crcs
         self._found: records.Columns | None = None
         self._batch: pa.RecordBatch | None = None  # _found as Arrow
@@ -136,14 +136,14 @@ class ColumnReader:
         """None: who reads one message after another does not find them here."""
 
 
-def _regions(batches: Sequence[Fetched]) -> Iterator[memoryview]:
+def _regions(spans: Sequence[Fetched]) -> Iterator[memoryview]:
     """The batches' bytes, neighbours together."""
-    buffer, start, end = batches[0].buffer, batches[0].header.start, batches[0].header.start
-    for batch in batches:
-        if batch.buffer is not buffer or batch.header.start != end:
+    buffer, start, end = spans[0].buffer, spans[0].span.start, spans[0].span.start
+    for fetched in spans:
+        if fetched.buffer is not buffer or fetched.span.start != end:
             yield buffer[start:end]
-            buffer, start = batch.buffer, batch.header.start
-        end = batch.header.end
+            buffer, start = fetched.buffer, fetched.span.start
+        end = fetched.span.end
     yield buffer[start:end]
 
 

@@ -205,9 +205,14 @@ class Consumer(OfOneProcess):
         run, self._deserializers.make = self._engine.run, make
         room = self._config.consume_max_bytes
         self.next_ready: Callable[[], Any | None] = run.next if make is None else partial(run.made, make, tells)
-        self.few_ready: Callable[[int], list[Any]] = (
-            partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
-        )
+        several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
+        few = self._engine.few
+
+        def few_ready(most: int) -> list[Any]:
+            # A function of Python's own: behind a call of any other one a signal handler may raise.
+            return few(several, most)
+
+        self.few_ready: Callable[[int], list[Any]] = few_ready
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""

@@ -1,4 +1,4 @@
-"""What was fetched and not handed out yet: a queue of batches for each partition of a consumer."""
+"""What was fetched and not handed out yet: a queue of spans of batches for each partition of a consumer."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ class Context:
 
 
 class Queue:
-    """The batches of one partition that were fetched and not handed out, oldest first.
+    """The spans of one partition that were fetched and not handed out, oldest first.
 
     reader: of the one that is being read, or of several that become columns together; opened: what it reads; unread, size, leader_epoch: what
     that still counts for in `position.buffered`, its bytes, and the epoch it was written in. held: the bytes of all of them.
     """
 
-    __slots__ = ("batches", "context", "epoch", "held", "leader_epoch", "opened", "position", "reader", "size", "unread")
+    __slots__ = ("context", "epoch", "held", "leader_epoch", "opened", "position", "reader", "size", "spans", "unread")
 
     def __init__(self, position: Position, context: Context) -> None:
         self.position = position
         self.context = context
-        self.batches: deque[Fetched] = deque()
+        self.spans: deque[Fetched] = deque()
         self.reader: Records | ColumnReader | None = None
         self.opened: list[Fetched] = []
         self.unread = self.size = self.held = 0
         self.leader_epoch = -1
         self.epoch = 0  # the position's, when what is being read was fetched
 
-    def put(self, batch: Fetched) -> None:
-        self.batches.append(batch)
-        self.held += batch.size
+    def put(self, fetched: Fetched) -> None:
+        self.spans.append(fetched)
+        self.held += fetched.size
 
     def next_batch(self) -> Fetched | None:
         """The one to read now, with its counts; None: there is none, or it is from before a seek."""
@@ -66,28 +66,28 @@ class Queue:
 
         []: there is none, or it is from before a seek.
         """
-        if not self.batches:
+        if not self.spans:
             return []
-        batch = self.batches.popleft()
-        if batch.epoch != self.position.epoch:
-            self.held -= batch.size
+        fetched = self.spans.popleft()
+        if fetched.epoch != self.position.epoch:
+            self.held -= fetched.size
             return []
-        self.opened = [batch]
-        self.unread, self.size, self.leader_epoch = batch.messages, batch.size, batch.header.leader_epoch
-        self.epoch = batch.epoch
-        while self.batches:
-            batch = self.batches[0]
-            if batch.epoch != self.epoch or batch.header.leader_epoch != self.leader_epoch or self.size + batch.size > most_bytes:
+        self.opened = [fetched]
+        self.unread, self.size, self.leader_epoch = fetched.messages, fetched.size, fetched.span.leader_epoch
+        self.epoch = fetched.epoch
+        while self.spans:
+            fetched = self.spans[0]
+            if fetched.epoch != self.epoch or fetched.span.leader_epoch != self.leader_epoch or self.size + fetched.size > most_bytes:
                 break
-            self.opened.append(self.batches.popleft())
-            self.unread += batch.messages
-            self.size += batch.size
+            self.opened.append(self.spans.popleft())
+            self.unread += fetched.messages
+            self.size += fetched.size
         return self.opened
 
     def put_back(self) -> None:
         """What is being read is to be read in another way: it goes on from the position."""
-        self.batches.extendleft(reversed(self.opened))
-        self.position.buffered += sum(batch.messages for batch in self.opened) - self.unread
+        self.spans.extendleft(reversed(self.opened))
+        self.position.buffered += sum(fetched.messages for fetched in self.opened) - self.unread
         self.reader = None
         self.opened = []
         self.unread = self.size = 0
@@ -110,30 +110,30 @@ class Queue:
         return self.epoch != self.position.epoch
 
     def is_read(self) -> None:
-        """Everything of the batch that was being read is handed out."""
+        """Everything of what was being read is handed out."""
         self.reader = None
         self.opened = []
         self.held -= self.size
         self.size = 0
 
     def clear(self) -> None:
-        self.batches.clear()
+        self.spans.clear()
         self.reader = None
         self.opened = []
         self.position.buffered = self.unread = self.size = self.held = 0
 
     @property
     def is_empty(self) -> bool:
-        return self.reader is None and not self.batches
+        return self.reader is None and not self.spans
 
     @property
     def is_open(self) -> bool:
         """Is there something that may be handed out?"""
-        return not self.position.paused and (self.reader is not None or bool(self.batches))
+        return not self.position.paused and (self.reader is not None or bool(self.spans))
 
     def catch_up(self) -> None:
         """If everything fetched was handed out, what the fetches passed over since (markers, aborted records) is consumed."""
-        if self.reader is None and not self.batches:
+        if self.reader is None and not self.spans:
             position = self.position
             position.buffered = 0
             if position.state is not State.RESETTING and position.consumed < position.fetch_offset:

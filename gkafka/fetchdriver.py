@@ -173,7 +173,7 @@ class FetchDriver:
         biggest = max(1, self.cluster.config.max_response_bytes - FRAME_BYTES)
         fetcher = Fetcher(
             self.cluster.metadata,
-            scan=records.scan,
+            span_at=records.span_at,
             control_type=records.control_type,
             verify=_verify if c.check_crcs else _trust,
             min_bytes=c.fetch_min_bytes,
@@ -511,11 +511,11 @@ class FetchDriver:
                 taken = next(slices, None)
                 if taken is None:
                     break
-                for batch in taken.batches:
-                    queue = self.queues.get(batch.position.tp)
-                    if queue is not None and queue.position is batch.position:
-                        queue.put(batch)
-                        self.held += batch.size
+                for fetched in taken.spans:
+                    queue = self.queues.get(fetched.position.tp)
+                    if queue is not None and queue.position is fetched.position:
+                        queue.put(fetched)
+                        self.held += fetched.size
                 if taken.errors:
                     self.tell(taken.errors)
                 if taken.stale:
@@ -524,9 +524,9 @@ class FetchDriver:
                 if is_last:
                     for tp in asked.partitions:
                         queue = self.queues.get(tp)
-                        if queue is not None and queue.reader is None and not queue.batches:
+                        if queue is not None and queue.reader is None and not queue.spans:
                             queue.catch_up()
-            if taken.batches or taken.errors:
+            if taken.spans or taken.errors:
                 self.filled.set()  # who waits with OS threads wakes up when this one sends, and lets go of the interpreter
             if is_last:
                 break

@@ -1,8 +1,8 @@
-"""The consumer that the others are skins of: assigned partitions, pipelined fetches, whole batches in a queue.
+"""The consumer that the others are skins of: assigned partitions, pipelined fetches, spans of whole batches in a queue.
 
 A record's way: the machine in `gkafka.core.fetcher` makes a request, the connection's worker reads the answer (its bytes stay one buffer),
-the machine splits it into batches and makes the next request, which is sent before any batch is handed out (`gkafka.fetchdriver`).
-`consume_batch()` takes records out of the oldest batch, in the caller: that is where a batch is checked, decompressed and read.
+the machine finds the spans of batches in it and makes the next request, which is sent before any of them is handed out (`gkafka.fetchdriver`).
+`consume_batch()` takes records out of the oldest span, in the caller: that is where a batch is checked, decompressed and read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from gkafka.cluster import Cluster
     from gkafka.core.fetcher import Fetched
-    from gkafka.records import BatchHeader, Message, Records
+    from gkafka.records import BatchHeader, Message, Records, Span
 
 __all__ = ["NativeConsumer"]
 
@@ -645,9 +645,27 @@ class NativeConsumer(OfOneProcess):
             if self.comes_back is not None and self.comes_back():
                 return []
 
+    def few(self, several: Callable[[int], list[T]], most: int) -> list[T]:
+        """What several(most), a method of `run`, takes.
+
+        If a signal handler raises before the caller has it, the next call gets it.
+        """
+        queue = self.run.queue
+        if queue is None:
+            return []
+        stood = stands_at(queue.position)
+        try:
+            return several(most)
+        except SerializationError:
+            raise  # nothing was taken
+        except BaseException:
+            self._take_back([stood])
+            raise
+
     def _take_back(self, handed_out: list[Stood]) -> None:
         """What a call took that was interrupted, the next one gets: with what others took since, twice rather than never."""
         with self._lock:
+            self.run.left = 0
             self._driver.step.torn = True  # readers stand where nobody else does
             for position, term, before, before_epoch in handed_out:
                 if position.term == term and before < position.consumed:
@@ -692,7 +710,7 @@ class NativeConsumer(OfOneProcess):
 
     def _is_any_open(self) -> bool:
         """Is there something that may be handed out? Asked twice by each call that waits: without a call for each of many that are empty."""
-        return any((queue.reader is not None or queue.batches) and self._is_open(queue) for queue in list(self._order))
+        return any((queue.reader is not None or queue.spans) and self._is_open(queue) for queue in list(self._order))
 
     def _is_open(self, queue: Queue) -> bool:
         """May the caller take from it? Not while another worker's deserializer is at work on what was taken of it, unless it was put elsewhere."""
@@ -746,7 +764,7 @@ class NativeConsumer(OfOneProcess):
         return taken
 
     def _read(self, queue: Queue, wanted: int, room: int, taken: list[Message]) -> int:
-        """Take from the batch that is being read, or from the next one when that is read to its end.
+        """Take from the span that is being read, or from the next one when that is read to its end.
 
         room: bytes that may be handed out. Returns what is left of it, -1 if the next record does not fit: it is left for the next
         call. The first record of a call is taken whatever its size.
@@ -756,14 +774,14 @@ class NativeConsumer(OfOneProcess):
         reader = queue.reader or self._open(queue)
         if reader is None or isinstance(reader, ColumnReader):
             return room
-        stood = stands_at(queue.position)
+        stood, before = stands_at(queue.position), reader.next_offset
         try:
             got = reader.take(wanted if wanted < CHUNK else CHUNK, room, 0 if taken else 1)
         except (ProtocolError, UnsupportedCodec) as exc:
             self._damaged(queue, reader, exc)
             return room
         left = reader.remaining
-        if not got and left:
+        if not got and left and reader.next_offset == before:
             return -1
         if self._settle(queue, reader, reader.next_offset, left, stood):
             taken += got
@@ -835,30 +853,31 @@ class NativeConsumer(OfOneProcess):
         most = TURN_COLUMN_BYTES if self._handler.cooperative else COLUMN_BYTES
         with self._lock, driver.step:
             held = queue.held
-            batches = queue.next_batches(most)
-            if not batches:
+            spans = queue.next_batches(most)
+            if not spans:
                 driver.held -= held - queue.held
                 return None
-            start = max(batches[0].skip_to, queue.position.consumed)
+            start = max(spans[0].skip_to, queue.position.consumed)
             config = self.config
-            reader = queue.reader = ColumnReader(batches, start, columns, config.consume_max_bytes, check_crcs=config.check_crcs)
+            reader = queue.reader = ColumnReader(spans, start, columns, config.consume_max_bytes, check_crcs=config.check_crcs)
             return reader
 
     def _open(self, queue: Queue) -> Records | None:
         driver = self._driver
         with self._lock, driver.step:
             held = queue.held
-            batch = queue.next_batch()
-            if batch is None:
+            fetched = queue.next_batch()
+            if fetched is None:
                 driver.held -= held - queue.held
                 return None
-            min_offset = max(batch.skip_to, queue.position.consumed)
-            buffer, header = batch.buffer, batch.header
-            if header.magic < 2 and header.codec and self.double_compressed != "open":
-                buffer, header, min_offset = self._mind_double(batch, min_offset)
+            min_offset = max(fetched.skip_to, queue.position.consumed)
+            buffer: memoryview = fetched.buffer
+            span: Span | BatchHeader = fetched.span
+            if self.double_compressed != "open" and fetched.span.count < 0:
+                buffer, span, min_offset = self._mind_double(fetched, min_offset)
             reader = queue.reader = records.Records(
                 buffer,
-                header,
+                span,
                 queue.context,
                 check_crcs=self.config.check_crcs,
                 min_offset=min_offset,
@@ -866,15 +885,16 @@ class NativeConsumer(OfOneProcess):
             )
             return reader
 
-    def _mind_double(self, batch: Fetched, min_offset: int) -> tuple[memoryview, BatchHeader, int]:
-        """What to read of a compressed message that may hold one that is compressed, too: buffer, header, first offset."""
-        topic, partition = batch.position.tp
-        plain = left_compressed(batch.buffer, batch.header, topic, partition, check_crcs=self.config.check_crcs)
+    def _mind_double(self, fetched: Fetched, min_offset: int) -> tuple[memoryview, Span | BatchHeader, int]:
+        """What to read of a compressed message that may hold one that is compressed, too: buffer, span, first offset."""
+        topic, partition = fetched.position.tp
+        buffer, span = fetched.buffer, fetched.span
+        plain = left_compressed(buffer, span.first, topic, partition, check_crcs=self.config.check_crcs)
         if plain is None:
-            return batch.buffer, batch.header, min_offset
+            return buffer, span, min_offset
         if self.double_compressed == "skip":
-            log.warning("%s[%d] offset %d: the message is compressed twice, it is skipped", topic, partition, batch.header.last_offset)
-            return batch.buffer, batch.header, batch.header.last_offset + 1
+            log.warning("%s[%d] offset %d: the message is compressed twice, it is skipped", topic, partition, span.last_offset)
+            return buffer, span, span.next_offset
         return memoryview(plain), records.scan(plain)[0], min_offset
 
     def _damaged(self, queue: Queue, reader: Records | ColumnReader, error: KafkaException) -> None:

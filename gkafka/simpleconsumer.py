@@ -9,6 +9,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import (
@@ -405,7 +406,8 @@ class SimpleConsumer(OfOneProcess):
         room, queue = engine.config.consume_max_bytes, engine.run.queue
         if queue is not None:
             engine.few_from = engine.hand_outs + 1, queue.position.consumed
-        return engine.run.several(room, most) if make is None else engine.run.several_made(make, True, room, most)
+        several = partial(engine.run.several, room) if make is None else partial(engine.run.several_made, make, True, room)
+        return engine.few(several, most)
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""

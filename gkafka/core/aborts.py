@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gkafka.records import BatchHeader
+    from gkafka.records import Span
 
 __all__ = ["AbortFilter"]
 
@@ -22,10 +22,16 @@ class AbortFilter:
         self._open: set[int] = set()
         self._control_type = control_type
 
-    def hides(self, buffer: memoryview, header: BatchHeader) -> bool:
-        """Must this batch not be delivered? Batches come in the order of the log. Control batches are always hidden."""
-        while self._waiting and self._waiting[-1][1] <= header.last_offset:
+    @property
+    def is_watching(self) -> bool:
+        """May a batch from here on belong to an aborted transaction? Then each is asked about."""
+        return bool(self._waiting or self._open)
+
+    def hides(self, buffer: memoryview, span: Span) -> bool:
+        """Must these batches not be delivered? Spans come in the order of the log. Control batches are always hidden."""
+        while self._waiting and self._waiting[-1][1] <= span.last_offset:
             self._open.add(self._waiting.pop()[0])
+        header = span.first
         if header.is_control:
             if self._control_type(buffer, header) == 0:
                 self._open.discard(header.producer_id)

@@ -30,7 +30,7 @@ from gkafka.wire.offsets import ListOffsetsResponse
 
 if TYPE_CHECKING:
     from gkafka.core.metadata import Metadata
-    from gkafka.records import BatchHeader
+    from gkafka.records import Span
 
 __all__ = ["FRAME_BYTES", "IDLE", "AbortFilter", "Asked", "EpochCheck", "Fetched", "Fetcher", "Lookup", "Poll", "Taken", "wider"]
 
@@ -52,7 +52,7 @@ AT_ONCE_S = 0.005
 UNPARKED_S = 0.05
 """With fetch_wait_max_ms=0 a broker cannot park fetches: an answer counts as given at once within the first, the pauses end at the second."""
 SLICE = 250
-"""Batches, and partitions, of an answer that are taken in at once."""
+"""Batches, and partitions, of an answer that are taken in at once, and what is left of a span."""
 FRAME_BYTES = 1 << 16
 """What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 
@@ -73,37 +73,43 @@ class Asked(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One batch for the queue. skip_to: records below it were not asked for. messages: what it adds to `position.buffered`. size: bytes."""
+    """Batches for the queue. skip_to: records below it were not asked for.
+
+    messages: what they add to `position.buffered`. size: bytes.
+    """
 
     position: Position
     epoch: int
     buffer: memoryview
-    header: BatchHeader
+    span: Span
     skip_to: int
     messages: int
     size: int
 
 
 class Taken:
-    """What a slice of an answer holds. batches: in order. errors: for the application. stale: whether the metadata is out of date."""
+    """What a slice of an answer holds. spans: in order. errors: for the application.
 
-    __slots__ = ("batches", "errors", "had_news", "parts", "stale")
+    stale: whether the metadata is out of date. looked_at: partitions and batches so far.
+    """
+
+    __slots__ = ("errors", "had_news", "looked_at", "spans", "stale")
 
     def __init__(self) -> None:
-        self.batches: list[Fetched] = []
+        self.spans: list[Fetched] = []
         self.errors: list[KafkaException] = []
         self.stale = self.had_news = False
-        self.parts = 0
+        self.looked_at = 0
 
     @property
     def is_enough(self) -> bool:
         """Would more of it keep a hub?"""
-        return self.parts + len(self.batches) >= SLICE
+        return self.looked_at >= SLICE
 
     def begin(self) -> None:
         """The next slice."""
         self.had_news = self.has_news
-        self.batches, self.errors, self.stale, self.parts = [], [], False, 0
+        self.spans, self.errors, self.stale, self.looked_at = [], [], False, 0
 
     @property
     def has_news(self) -> bool:
@@ -125,7 +131,7 @@ class Poll(NamedTuple):
 class Fetcher:
     """Decides what a consumer asks for.
 
-    scan, control_type: `gkafka.records.scan` and `control_type`. verify: raises if a batch's checksum is wrong; asked about batches that are
+    span_at, control_type: of `gkafka.records`. verify: raises if a batch's checksum is wrong; asked about batches that are
     passed over without being handed out. reset_policy: -2, -1 or None (raise) for an offset that is out of range. rack: where this consumer
     is, "" for nowhere; lease_s: how long a follower that a leader named is fetched from before the leader is asked again.
     starts_at_once: of so many partitions a leader is asked at once where they start, None for all. leaders: how many brokers the last poll found to ask.
@@ -135,7 +141,7 @@ class Fetcher:
         self,
         metadata: Metadata,
         *,
-        scan: Callable[..., list[BatchHeader]],
+        span_at: Callable[..., Span | None],
         control_type: Callable[[Any, Any], int],
         verify: Callable[[Any, Any], object],
         min_bytes: int,
@@ -152,7 +158,7 @@ class Fetcher:
         lease_s: float = 300.0,
         starts_at_once: int | None = None,
     ) -> None:
-        self.metadata, self._scan, self._control_type, self._verify = metadata, scan, control_type, verify
+        self.metadata, self._span_at, self._control_type, self._verify = metadata, span_at, control_type, verify
         self._min_bytes, self._max_bytes, self._wait_max_ms = min_bytes, max_bytes, wait_max_ms
         self.partition_max_bytes, self.queued_max_messages = partition_max_bytes, queued_max_messages
         self.read_committed, self.reset_policy = read_committed, reset_policy
@@ -426,7 +432,7 @@ class Fetcher:
                     continue
                 position, epoch = entry
                 answered.add(position.tp)
-                taken.parts += 1
+                taken.looked_at += 1
                 # Is an answer for this position still wanted? Not after a seek, or when the partition is not read any more.
                 is_wanted = position.epoch == epoch and position.state is State.FETCHING and self.positions.get(position.tp) is position
                 if is_wanted:
@@ -536,33 +542,37 @@ class Fetcher:
         epoch = position.epoch
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()] if self.read_committed else []
         hidden = AbortFilter(aborted, self._control_type)
-        end, start = -1, 0
-        while headers := self._scan(buffer, topic=name, partition=partition, start=start, most=SLICE):
-            for header in headers:
-                if header.base_offset < end:
-                    what = f"{name}[{partition}] offset {header.base_offset}: a batch begins before the end of the one before it ({end})"
-                    raise CorruptRecordError(what, topic=name, partition=partition, offset=end)
-                end = header.next_offset
-                hides = hidden.hides(buffer, header)
-                if header.next_offset <= position.fetch_offset:
-                    continue
+        end, start, span_at = -1, 0, self._span_at
+        while start < len(buffer):
+            offset, alone = position.fetch_offset, hidden.is_watching
+            span = span_at(buffer, start, offset=offset, alone=alone, topic=name, partition=partition)
+            if span is None:
+                break
+            base_offset, next_offset = span.base_offset, span.next_offset
+            if base_offset < end:
+                what = f"{name}[{partition}] offset {base_offset}: a batch begins before the end of the one before it ({end})"
+                raise CorruptRecordError(what, topic=name, partition=partition, offset=end)
+            end, size = next_offset, span.end - start
+            start = span.end
+            taken.looked_at += span.batches
+            hides = hidden.hides(buffer, span)
+            if next_offset > offset:
                 if hides:
-                    self._verify(buffer, header)
+                    self._verify(buffer, span.first)
                 else:
-                    # Also an empty batch is handed out: whoever reads it checks that it is one. A compressed message of format 0 or 1 does not say how many it holds: at most as many as offsets lie before its end.
-                    messages = header.count if header.count >= 0 else header.next_offset - position.fetch_offset
-                    size = header.end - header.start
-                    taken.batches.append(Fetched(position, epoch, buffer, header, position.fetch_offset, messages, size))
+                    # An empty batch is handed out, too: the reader checks that it is one. A compressed
+                    # message of format 0 or 1 does not say how many it holds: at most as many as
+                    # offsets lie before its end.
+                    messages = span.count if span.count >= 0 else next_offset - offset
+                    taken.spans.append(Fetched(position, epoch, buffer, span, offset, messages, size))
                     position.buffered += messages
-                position.fetch_offset = header.next_offset
-                position.fetch_epoch = header.leader_epoch
+                position.fetch_offset = next_offset
+                position.fetch_epoch = span.leader_epoch
                 self._moves += 1
-            start = headers[-1].end
-            if len(headers) < SLICE:
-                return
-            yield
-            if position.epoch != epoch:
-                return  # a seek has made the rest void
+            if taken.is_enough:
+                yield
+                if position.epoch != epoch:
+                    return  # a seek has made the rest void
         # Cut by its own limit, or although the answer had room for it. Behind others it was cut by what was left of fetch_max_bytes:
         # it will be the first one in its turn.
         if not start and (was_first or len(buffer) >= position.max_bytes):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ReportQueue,
         Row,
         Run,
+        Span,
         call_back,
         check_record,
         choose_partitions,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         record_size,
         run_callback,
         scan,
+        span_at,
     )
     from gkafka.records._pure import decode_columns as decode_raw
 
@@ -72,6 +74,7 @@ __all__ = [
     "Row",
     "Run",
     "STEPS_ARE_WHOLE",
+    "Span",
     "arrow_schema",
     "call_back",
     "check_record",
@@ -89,6 +92,7 @@ __all__ = [
     "record_size",
     "run_callback",
     "scan",
+    "span_at",
 ]
 
 _MODULES = {"cython": "gkafka.records._speed", "python": "gkafka.records._pure"}
@@ -108,6 +112,7 @@ _CHOSEN = (
     "ReportQueue",
     "Row",
     "Run",
+    "Span",
     "call_back",
     "check_record",
     "choose_partitions",
@@ -122,6 +127,7 @@ _CHOSEN = (
     "record_size",
     "run_callback",
     "scan",
+    "span_at",
 )
 
 

@@ -34,10 +34,16 @@ Kind = Callable[[Any, int, int, "bytes | None", "bytes | None", "bytes | None", 
 
 
 class Cursor(Protocol):
-    """A place in an opened batch. left: records not yet decoded. size: bytes of the opened batch."""
+    """A place in an opened batch. left: records not yet decoded.
+
+    size: bytes of the opened batch, rest: those not yet decoded.
+    """
 
     left: int
     size: int
+
+    @property
+    def rest(self) -> int: ...
 
     def read(
         self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object], max_bytes: int, least: int
@@ -93,6 +99,10 @@ class RecordCursor:
         # The broker's time of a LogAppendTime batch stands in its header only (KIP-32).
         self._fixed = header.max_timestamp if header.timestamp_type == TimestampType.LOG_APPEND_TIME else None
         self.left = header.count
+
+    @property
+    def rest(self) -> int:
+        return self.size - self._pos
 
     def read(
         self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object], max_bytes: int, least: int
@@ -259,6 +269,10 @@ class MessageCursor:
         wrapper = header.codec and header.timestamp_type == TimestampType.LOG_APPEND_TIME
         self._fixed = header.base_timestamp if wrapper else None
         self.left = count
+
+    @property
+    def rest(self) -> int:
+        return self.size - self._pos
 
     def read(
         self, kind: Kind, shared: Any, n: int, min_offset: int, append: Callable[[Any], object], max_bytes: int, least: int

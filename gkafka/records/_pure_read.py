@@ -9,22 +9,30 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from gkafka import common
 from gkafka.common import CompressionType, TimestampType
 from gkafka.exceptions import KafkaException
 from gkafka.records import _rows
-from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, bare, explain_entry, unreadable
+from gkafka.records._damage import ENTRY_HEAD, MAX_INT64, SMALLEST, SMALLEST_RECORD, Place, bare, corrupt, explain_entry, unreadable
 from gkafka.records._message import MESSAGE_BYTES, Context, Header, Origin, marker_of, pack_headers, restore, text, unpack_headers
 from gkafka.records._pure_crc import crc32c
 from gkafka.records._pure_cursors import UNBOUNDED, Cursor, open_batch
 from gkafka.records._unwrap import room_for
 
-__all__ = ["BatchHeader", "Message", "Records", "Row", "control_type", "crc32c", "make_message", "scan"]
+__all__ = ["BatchHeader", "Message", "Records", "Row", "Span", "control_type", "crc32c", "make_message", "scan", "span_at"]
 
 AnyBuffer = bytes | bytearray | memoryview
 UNKNOWN_COUNT = 2**31 - 1
+SPAN_BATCHES = 250
+"""Batches of one span at most: finding them takes half a millisecond."""
+SPAN_BYTES = 1 << 20
+"""Bytes of the batches of one span together. A larger batch is a span of its own."""
+TAKE_BYTES = 1 << 17
+"""Bytes opened and read by a take() that then ends with the batch it stands in."""
+CODEC_BYTES = 1 << 12
+"""What a compressed batch, however small, counts for in that."""
 
 V2 = struct.Struct(">qiibIhiqqqhii")  # the 61-byte header of a batch of format 2
 V1 = struct.Struct(">qiIbbq")  # offset, size, crc, magic, attributes, timestamp of a message of format 1
@@ -201,6 +209,93 @@ def _message_header(data: memoryview, pos: int, size: int) -> BatchHeader:
     header.end, header.last_offset, header.next_offset = end, last, last + 1
     header.count = -1 if header.codec else count
     return header
+
+
+# -- spans -------------------------------------------------------------------------------------------------------------
+class Span:
+    """Batches of a fetched buffer that follow each other and are read together. `span_at` makes it.
+
+    start, end: where they stand in the buffer. base_offset: of the first batch, last_offset: of the
+    last one. leader_epoch: of all of them. batches: how many. count: records in all, -1 for a
+    compressed message of format 0 or 1. first: the header of the first batch.
+    """
+
+    __slots__ = ("batches", "count", "end", "first", "last_offset")
+
+    def __init__(self, first: BatchHeader) -> None:
+        self.first = first
+        self.end, self.last_offset, self.count, self.batches = first.end, first.last_offset, first.count, 1
+
+    @property
+    def start(self) -> int:
+        return self.first.start
+
+    @property
+    def base_offset(self) -> int:
+        return self.first.base_offset
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.first.leader_epoch
+
+    def __repr__(self) -> str:
+        place = f"offsets {self.base_offset}-{self.last_offset} count {self.count} bytes {self.start}-{self.end}"
+        return f"<Span of {self.batches} {place}>"
+
+
+def span_at(
+    buffer: AnyBuffer,
+    start: int = 0,
+    *,
+    offset: int = -1,
+    alone: bool = False,
+    topic: str | None = None,
+    partition: int | None = None,
+    most: int = SPAN_BATCHES,
+) -> Span | None:
+    """Return the span that begins at the byte `start` of a fetched buffer, or None.
+
+    A span has `most` batches at most. It ends before a batch that is not of format 2, that is a
+    control batch, whose leader epoch is another one, or whose offsets do not follow. Batches wholly
+    below `offset` do not stand in one span with others. alone: nor do transactional ones.
+
+    None: no whole batch begins there, but nothing, a cut tail or damage; the next fetch begins with
+    it, and some brokers fill an answer up (LazyDownConversionRecordsSend.buildOverflowBatch, Kafka
+    2.0 and newer). Raises CorruptRecordError for a buffer that begins with damage.
+    """
+    data = memoryview(buffer).cast("B")
+    size = len(data)
+    if not 0 <= start < size:
+        return None
+    header = read_header(data, start, size)
+    if header is None:
+        if start or is_cut(data, start, size):
+            return None
+        raise unreadable(explain_entry(data, start, whole=True), topic, partition, offset_at(data, start))
+    span = Span(header)
+    if not _stands_alone(header, alone):
+        _extend(span, data, offset, alone, most)
+    return span
+
+
+def _stands_alone(header: BatchHeader, alone: bool) -> bool:
+    return header.magic != 2 or header.is_control or (alone and header.is_transactional)
+
+
+def _extend(span: Span, data: memoryview, offset: int, alone: bool, most: int) -> None:
+    is_below = span.last_offset < offset
+    while span.batches < most and (header := read_header(data, span.end, len(data))) is not None:
+        if _stands_alone(header, alone) or header.base_offset <= span.last_offset or header.leader_epoch != span.leader_epoch:
+            return
+        if (header.last_offset < offset) is not is_below or header.end - span.start > SPAN_BYTES:
+            return
+        span.end, span.last_offset = header.end, header.last_offset
+        span.count += header.count
+        span.batches += 1
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -428,36 +523,56 @@ def make_message(
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
+class Spot(NamedTuple):
+    """A place in a batch. cursor: in its records, None before it is open.
+
+    behind: records of the batches behind it.
+    """
+
+    header: BatchHeader
+    cursor: Cursor | None
+    shared: Shared | None
+    behind: int
+
+    @property
+    def left(self) -> int:
+        return self.header.count if self.cursor is None else self.cursor.left
+
+
 class Records:
-    """The records of one batch, decoded as they are taken.
+    """The records of a span of batches, decoded as they are taken.
 
-    buffer, header: what was scanned. context: the messages' `.topic`, `.partition_id` and `.partition`. min_offset: records
-    before it are left out (a fetch answers with whole batches). max_bytes: what the batch may decompress to,
-    by default 64 MiB or 8 times the buffer, whichever is more. message_class: Message, or a subclass of it, of what is taken.
+    buffer, span: where it was found, and what `span_at` found there; a BatchHeader is a span of one
+    batch. context: the messages' `.topic`, `.partition_id` and `.partition`. min_offset: records
+    before it are left out (a fetch answers with whole batches). max_bytes: what one batch may
+    decompress to, by default 64 MiB or 8 times the buffer, whichever is more. message_class:
+    Message, or a subclass of it, of what is taken.
 
-    The checksum is verified by the first take. What is found damaged raises CorruptRecordError once all good records before it were
-    taken, and again in each take after that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the records that the last
+    A batch is opened, and its checksum verified, once everything before it was taken. Damage raises
+    CorruptRecordError when all good records before it were taken, and again in each take after
+    that. An unknown or missing codec is UnsupportedCodec. taken_bytes: of the records that the last
     take has returned, decompressed, and MESSAGE_BYTES for each.
     """
 
     __slots__ = (
         "_buffer",
         "_check_crcs",
-        "_cursor",
+        "_context",
+        "_end",
         "_error",
-        "_header",
+        "_last_offset",
         "_max_bytes",
         "_message_class",
         "_min_offset",
         "_next_offset",
-        "_shared",
+        "_spot",
         "taken_bytes",
     )
 
     def __init__(
         self,
         buffer: AnyBuffer,
-        header: BatchHeader,
+        span: Span | BatchHeader,
         context: Context,
         *,
         check_crcs: bool = True,
@@ -465,27 +580,35 @@ class Records:
         max_bytes: int | None = None,
         message_class: type[Message] = Message,
     ) -> None:
+        whole = Span(span) if isinstance(span, BatchHeader) else span
+        if not isinstance(whole, Span):
+            raise TypeError(f"span={span!r}: must be a Span or a BatchHeader")
         if not (isinstance(message_class, type) and issubclass(message_class, Message)):
             raise TypeError(f"message_class={message_class!r}: must be Message or a subclass of it")
         self._message_class = message_class
         data = memoryview(buffer).cast("B")
-        check_bounds(data, header)
+        check_bounds(data, whole)
         self._buffer: memoryview | None = data
-        self._header = header
-        self._shared = Shared(context, header.timestamp_type, CompressionType.NONE)
+        self._end, self._last_offset = whole.end, whole.last_offset
+        self._context = context
         self._check_crcs = check_crcs
         self._min_offset = min_offset
         self._max_bytes = room_for(len(data)) if max_bytes is None else max_bytes
-        self._cursor: Cursor | None = None
+        self._spot = Spot(whole.first, None, None, whole.count - whole.first.count)
         self._error: KafkaException | None = None
         self.taken_bytes = 0
-        self._next_offset = max(header.base_offset, min_offset)
-        if header.last_offset < min_offset:
+        if whole.first.last_offset < min_offset <= whole.last_offset:
+            try:
+                self._spot = self._to_next(self._spot)
+            except KafkaException as error:
+                self._fail(error)
+        self._next_offset = max(self._spot.header.base_offset, min_offset)
+        if whole.last_offset < min_offset:
             self._close()
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last message taken; the batch's own next offset once all are."""
+        """The offset behind the last message taken; behind a batch once all of it is taken."""
         return self._next_offset
 
     @property
@@ -493,18 +616,19 @@ class Records:
         """How many messages are left at most: 2**31 - 1 where a batch does not say and was not opened, 0 only at the end."""
         if self._error is not None:
             return 1
-        if self._cursor is not None:
-            return self._cursor.left
         if self._buffer is None:
             return 0
+        if self._spot.left < 0:
+            return UNKNOWN_COUNT
         # Also an empty batch is opened, by a take: its checksum guards the offsets that it stands for.
-        return max(self._header.count, 1) if self._header.count >= 0 else UNKNOWN_COUNT
+        return max(self._spot.left + self._spot.behind, 1)
 
     def take(self, n: int, max_bytes: int = UNBOUNDED, least: int = 1) -> list[Message]:
         """Return the next n messages at most, decoded.
 
-        max_bytes: stop before the message that passes it, as `taken_bytes` counts, but not before there are `least`. Fewer than n
-        come for that, at the end of the batch, and before damage: `remaining` is 0 only at the end.
+        max_bytes: stop before the message that passes it, as `taken_bytes` counts, but not before
+        there are `least`. Fewer than n come for that, before damage, and at the end of any batch:
+        `remaining` is 0 only at the end of the span. `next_offset` also moves over empty batches.
         """
         self.taken_bytes = 0
         if self._error is not None:
@@ -512,32 +636,47 @@ class Records:
         if n <= 0 or self._buffer is None:
             return []
         messages: list[Message] = []
+        stood = self._next_offset
         self._read(n, max_bytes, least, messages)
-        if messages:
-            self._next_offset = messages[-1].offset + 1
-            self.taken_bytes = sum(message.size for message in messages) + MESSAGE_BYTES * len(messages)
-        if self._error is not None:
-            if not messages:
-                raise bare(self._error)
-        elif self._cursor is None or not self._cursor.left:
-            self._close()
+        if self._error is not None and not messages and self._next_offset == stood:
+            raise bare(self._error)
         return messages
 
     def _read(self, n: int, max_bytes: int, least: int, messages: list[Message]) -> None:
         """A frame of its own: take() raises, and its frame must hold nothing that was decompressed."""
+        work = 0
         try:
-            cursor = self._cursor or self._open(self._buffer)
-            error = cursor.read(self._message_class, self._shared, n, self._min_offset, messages.append, max_bytes, least)
+            if self._spot.cursor is None:
+                self._spot = self._opened(self._spot)
+            while True:
+                header, cursor, shared, _ = self._spot
+                assert cursor is not None
+                had, its_least = len(messages), least - len(messages)
+                work += V2_SIZE + max(cursor.rest, CODEC_BYTES if header.codec else 0)
+                room = max_bytes - self.taken_bytes
+                error = cursor.read(self._message_class, shared, n - had, self._min_offset, messages.append, room, its_least)
+                if len(messages) > had:
+                    self._next_offset = messages[-1].offset + 1
+                    self.taken_bytes += sum(message.size + MESSAGE_BYTES for message in messages[had:])
+                if error is not None:
+                    raise error
+                if cursor.left:
+                    return
+                if header.end == self._end:
+                    self._close()
+                    return
+                self._next_offset = max(self._next_offset, header.next_offset)
+                if len(messages) >= n or work >= TAKE_BYTES or (len(messages) >= least and self.taken_bytes >= max_bytes):
+                    return
+                self._spot = self._opened(self._to_next(self._spot))
         except KafkaException as failed:
-            error = failed
-        if error is not None:
-            self._fail(error)
+            self._fail(failed)
 
     def step(self, queue: Any) -> Message | None:
         """The next message, with the position of the queue moved behind it, as one step: no other thread runs in between. None: see take().
 
         queue: `reader`, which must be this, `epoch`, and `position` with the same `epoch`, `paused` and `consumed`. Takes from batches of
-        format 2 that were opened, and leaves the last record.
+        format 2 once the first was opened, and leaves the last record of the span.
         """
         spot, messages = self._ahead(queue, 1)
         if not messages:
@@ -546,12 +685,16 @@ class Records:
         return messages[0]
 
     def steps(self, queue: Any, most: int, max_bytes: int, *, stay: bool = False) -> list[Message]:
-        """The messages of so many step()s, as one step. None of them if the batch has no more than that, or if what is left of it may be more than
-        max_bytes, as take() counts. stay: nothing is moved.
+        """The messages of so many step()s, as one step. stay: nothing is moved.
+
+        None of them if the span has no more than that, if they hold more than max_bytes, as take()
+        counts, or if a batch among them takes long to open: then take() is to be asked.
         """
-        if self._cursor is None or self.remaining <= most or self._cursor.size + most * MESSAGE_BYTES > max_bytes:
+        if self.remaining <= most:
             return []
         spot, messages = self._ahead(queue, most)
+        if sum(message.size + MESSAGE_BYTES for message in messages) > max_bytes or (len(messages) < most and not spot.left):
+            return []
         if messages and not stay:
             self._move(queue, spot, messages[-1].offset)
         return messages
@@ -564,47 +707,78 @@ class Records:
         self._move(queue, spot, ahead[-1].offset)
         return True
 
-    def _ahead(self, queue: Any, most: int) -> tuple[Cursor | None, list[Message]]:
-        """The messages of so many steps, and a cursor behind them."""
-        spot, position, messages = self._cursor, queue.position, list[Message]()
-        if spot is None or self._header.magic != 2 or queue.reader is not self or position.epoch != queue.epoch or position.paused:
-            return None, messages
-        while spot.left > 1 and len(messages) < most:
-            further, read = copy(spot), list[Message]()
-            error = further.read(self._message_class, self._shared, 1, self._min_offset, read.append, UNBOUNDED, 1)
-            if error is not None or not read or not further.left:
+    def _ahead(self, queue: Any, most: int) -> tuple[Spot, list[Message]]:
+        """The messages of so many steps, and the spot behind them."""
+        spot, position, messages = self._spot, queue.position, list[Message]()
+        if spot.cursor is None or self._buffer is None or spot.header.magic != 2:
+            return spot, messages
+        if queue.reader is not self or position.epoch != queue.epoch or position.paused:
+            return spot, messages
+        while len(messages) < most:
+            further, read = self._behind(spot), list[Message]()
+            if further is None or further.cursor is None:
+                break
+            error = further.cursor.read(self._message_class, further.shared, 1, self._min_offset, read.append, UNBOUNDED, 1)
+            is_last = not further.left and further.header.end == self._end
+            if error is not None or is_last:
                 break  # take() tells
             spot = further
             messages += read
         return spot, messages
 
-    def _move(self, queue: Any, spot: Cursor | None, offset: int) -> None:
-        self._cursor = spot
+    def _behind(self, spot: Spot) -> Spot | None:
+        """A copy of the spot, in a batch that has records left; None if take() tells of the next."""
+        try:
+            while not spot.left:
+                if spot.header.end == self._end:
+                    return None
+                spot = self._opened(self._to_next(spot))
+        except KafkaException:
+            return None
+        return spot._replace(cursor=copy(spot.cursor))
+
+    def _move(self, queue: Any, spot: Spot, offset: int) -> None:
+        self._spot = spot
         self._next_offset = queue.position.consumed = offset + 1
 
-    def _open(self, data: memoryview | None) -> Cursor:
-        assert data is not None  # as long as it was not read to its end
-        place = Place(self._shared.context.topic, self._shared.context.partition_id, self._header.base_offset, self._header.last_offset)
-        cursor = open_batch(data, self._header, place, check_crcs=self._check_crcs, max_bytes=self._max_bytes)
-        if cursor.left:  # an empty batch may name a codec that we do not know
-            self._shared.compression_type = CompressionType(self._header.codec)
-        self._cursor = cursor
-        return cursor
+    def _to_next(self, spot: Spot) -> Spot:
+        """Return the spot before the next batch that is not wholly below min_offset."""
+        while True:
+            assert self._buffer is not None
+            header = read_header(self._buffer, spot.header.end, self._end)
+            if header is None or header.magic != 2 or header.base_offset <= spot.header.last_offset:
+                raise corrupt("the buffer was changed since it was scanned", self._place(spot.header))
+            spot = Spot(header, None, None, spot.behind - header.count)
+            if header.last_offset >= self._min_offset:
+                return spot
+
+    def _opened(self, spot: Spot) -> Spot:
+        assert self._buffer is not None  # as long as it was not read to its end
+        header = spot.header
+        cursor = open_batch(self._buffer, header, self._place(header), check_crcs=self._check_crcs, max_bytes=self._max_bytes)
+        codec = header.codec if cursor.left else 0  # an empty batch may name a codec that we do not know
+        shared = Shared(self._context, header.timestamp_type, CompressionType(codec))
+        return Spot(header, cursor, shared, spot.behind)
+
+    def _place(self, header: BatchHeader) -> Place:
+        return Place(self._context.topic, self._context.partition_id, header.base_offset, header.last_offset)
 
     def _fail(self, error: KafkaException) -> None:
         self._error = bare(error)
-        self._buffer = self._cursor = None
+        self._buffer = None
+        self._spot = self._spot._replace(cursor=None)
 
     def _close(self) -> None:
-        self._buffer = self._cursor = None
-        self._next_offset = max(self._header.next_offset, self._min_offset, self._next_offset)
+        self._buffer = None
+        self._spot = self._spot._replace(cursor=None)
+        self._next_offset = max(self._last_offset + 1, self._min_offset, self._next_offset)
 
 
-def check_bounds(data: memoryview, header: BatchHeader) -> None:
-    """Refuses a header that was scanned from another buffer: ValueError."""
-    head = V2_SIZE if header.magic == 2 else 12 + SMALLEST[header.magic]
-    if not (header.start >= 0 and header.start + head <= header.end <= len(data)):
-        raise ValueError(f"{header!r} does not lie in this buffer of {len(data)} bytes")
+def check_bounds(data: memoryview, span: Span) -> None:
+    """Refuses a span that was found in another buffer: ValueError."""
+    head = V2_SIZE if span.first.magic == 2 else 12 + SMALLEST[span.first.magic]
+    if not (span.start >= 0 and span.start + head <= span.first.end <= span.end <= len(data)):
+        raise ValueError(f"{span!r} does not lie in this buffer of {len(data)} bytes")
 
 
 def control_type(buffer: AnyBuffer, header: BatchHeader, *, check_crcs: bool = True) -> int:

@@ -323,8 +323,11 @@ cdef class ColumnReader:
                 return False
         return True
 
+    cdef object place(self, const Head* head):
+        """What errors of a batch are about. Made only for them: most topics have small batches."""
+        return _damage.Place(self.topic, self.partition, head.base_offset, head.last_offset)
+
     cdef bint read_batch(self, object view, const Head* head):
-        cdef object place = _damage.Place(self.topic, self.partition, head.base_offset, head.last_offset)
         cdef object payload = view
         cdef bytes_at p = address_of(view) + head.start, limit = address_of(view) + head.end
         cdef int32_t count = head.count
@@ -334,14 +337,15 @@ cdef class ColumnReader:
             return False
         try:
             if head.magic == 2:
-                if self.left_out(view, head, place):
+                if self.left_out(view, head):
                     self.sink.next_offset = max(self.sink.next_offset, head.last_offset + 1)
                     return True
-                # The checksum was verified before the batch was asked about.
-                payload = open_payload(view, head, False, self.max_bytes, place)
                 p += V2_HEAD
+                if head.codec or (not head.count and p < limit):
+                    # The checksum was verified before the batch was asked about.
+                    payload = open_payload(view, head, False, self.max_bytes, self.place(head))
             elif head.codec:
-                payload = open_wrapper(view, head, self.check_crcs, self.max_bytes, place, &count, &base)
+                payload = open_wrapper(view, head, self.check_crcs, self.max_bytes, self.place(head), &count, &base)
         except _KafkaException as error:
             self.error = error
             return False
@@ -355,14 +359,14 @@ cdef class ColumnReader:
         else:
             with nogil:
                 outcome = self.put_batch(head, p, limit, count, base)
-        return self.settle(outcome, head, payload, limit, base, place)
+        return self.settle(outcome, head, payload, limit, base)
 
     cdef Outcome put_batch(self, const Head* head, bytes_at p, bytes_at limit, int32_t count, int64_t base) noexcept nogil:
         if head.magic == 2:
             return put_records(self.sink, head, p, limit)
         return put_messages(self.sink, head, p, limit, count, base, self.check_crcs)
 
-    cdef bint left_out(self, object view, const Head* head, object place) except? False:
+    cdef bint left_out(self, object view, const Head* head) except? False:
         """Whether the v2 batch is a control batch or skipped. Its checksum is verified first: it guards the offsets passed over."""
         cdef bytes_at data = address_of(view) + head.start
         cdef uint32_t stored, computed
@@ -370,14 +374,14 @@ cdef class ColumnReader:
             stored = load_u32(data + 17)
             computed = batch_crc(data + 21, head.end - head.start - 21)
             if stored != computed:
-                raise _damage.corrupt(_damage.explain_crc(stored, computed), place)
+                raise _damage.corrupt(_damage.explain_crc(stored, computed), self.place(head))
         if head.is_control:
             return True
         if self.skip is None:
             return False
         return bool(self.skip(header_of(head))) if self.skip_calls else head.base_offset in self.skip
 
-    cdef bint settle(self, Outcome outcome, const Head* head, object payload, bytes_at limit, int64_t base, object place) except? False:
+    cdef bint settle(self, Outcome outcome, const Head* head, object payload, bytes_at limit, int64_t base) except? False:
         """After a batch: where reading goes on. False if it ends here."""
         cdef int64_t reached = (head.base_offset if head.magic == 2 else base) + self.sink.previous + 1
         cdef Py_ssize_t pos
@@ -396,7 +400,7 @@ cdef class ColumnReader:
             pos = self.sink.at - address_of(payload)
             self.error = damaged_at(
                 payload, pos, limit - address_of(payload), head, self.sink.left, head.base_offset if head.magic == 2 else base,
-                self.sink.previous, self.check_crcs, place,
+                self.sink.previous, self.check_crcs, self.place(head),
             )
         return False
 

@@ -55,7 +55,7 @@ class Rig:
             "chance": Random(1),
         }
         self.fetcher = Fetcher(
-            self.metadata, scan=records.scan, control_type=records.control_type, verify=verify, **{**settings, **options}
+            self.metadata, span_at=records.span_at, control_type=records.control_type, verify=verify, **{**settings, **options}
         )
         self.errors: list[KafkaException] = []
         self.stale = False
@@ -105,13 +105,13 @@ class Rig:
         return self.take(asked, response, None)
 
     def take(self, asked: Asked, response: FetchResponse | None, error: KafkaException | None) -> list[Fetched]:
-        batches: list[Fetched] = []
+        spans: list[Fetched] = []
         self.stale = False
         for taken in self.fetcher.on_fetched(asked, response, error, self.now):
-            batches += taken.batches
+            spans += taken.spans
             self.errors += taken.errors
             self.stale |= taken.stale
-        return batches
+        return spans
 
     def round(self, data: Any, **about: Any) -> list[Fetched]:
         return self.answer(self.ask(), {0: data}, **about)
@@ -132,11 +132,11 @@ def partitions(asked: Asked) -> list[int]:
     return [p.partition for t in asked.request.topics for p in t.partitions]
 
 
-def offsets(batches: Iterable[Fetched]) -> list[int]:
+def offsets(spans: Iterable[Fetched]) -> list[int]:
     """The offsets of the records that a consumer would hand out."""
     found: list[int] = []
-    for fetched in batches:
-        reader = records.Records(fetched.buffer, fetched.header, Context(), min_offset=fetched.skip_to)
+    for fetched in spans:
+        reader = records.Records(fetched.buffer, fetched.span, Context(), min_offset=fetched.skip_to)
         while got := reader.take(100):
             found += [m.offset for m in got]
     return found

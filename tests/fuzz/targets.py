@@ -34,7 +34,7 @@ from gkafka.wire.metadata import MetadataRequest
 from gkafka.zookeeper import _listener
 from tests.fuzz.mutators import any_bytes, batch_bytes
 from tests.records.handmade import batch, fix_crc, marker, message, record, values, wrapper
-from tests.records.reading import read
+from tests.records.reading import consumed, read
 from tests.wire.recorded import Golden, golden
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -144,6 +144,43 @@ def _batches(impl: ModuleType) -> Callable[[bytes], object]:
         read(impl, data, 50, max_bytes=MOST)
 
     return run
+
+
+def _spans(impl: ModuleType) -> Callable[[bytes], object]:
+    """A byte says how; the buffer follows. Spans give what their batches give one by one."""
+
+    def run(data: bytes) -> None:
+        how, rest = data[0] if data else 0, data[1:]
+        sizes, offset, most = [1 + how % 3, 50], how // 8 % 4 * 2, 2 + how // 32
+        one_by_one = consumed(impl, rest, sizes, offset=offset, most=1, max_bytes=MOST)
+        for bound in (most, None):
+            assert consumed(impl, rest, sizes, offset=offset, most=bound, max_bytes=MOST) == one_by_one
+
+    return run
+
+
+def _span_seeds() -> list[bytes]:
+    ones = b"".join(values(1, base_offset=n) for n in range(12))
+    mixed = (
+        values(3) + batch([], base_offset=3, last_delta=2) + values(2, base_offset=6, attributes=1) + values(2, base_offset=8, attributes=8)
+    )
+    return [
+        bytes([n * 37 % 256]) + seed
+        for n, seed in enumerate([ones, mixed, mixed + marker(1, 10) + values(2, base_offset=11), *_batch_seeds()])
+    ]
+
+
+def _span_bytes(data: bytes, chance: random.Random, seeds: Sequence[bytes]) -> bytes:
+    """One batch is changed, and what stands before and behind it is left."""
+    spans, start = [0], 0
+    with contextlib.suppress(KafkaException):
+        while (span := _pure.span_at(data[1:], start, most=1)) is not None:
+            start = span.end
+            spans.append(start)
+    at = chance.randrange(len(spans))
+    first, last = 1 + spans[at], 1 + spans[at + 1] if at + 1 < len(spans) else len(data)
+    changed = batch_bytes(data[first:last], chance, [seed[1:] for seed in seeds])
+    return bytes([chance.randrange(256)]) + data[1:first] + changed + data[last:]
 
 
 def _columns(impl: ModuleType) -> Callable[[bytes], object]:
@@ -354,6 +391,7 @@ TARGETS: dict[str, Target] = {
     "api-versions": Target(_api_versions, _api_versions_seeds),
     "frames": Target(_frames, _frames_seeds),
     **{f"batches-{name}": Target(_batches(impl), _batch_seeds, batch_bytes) for name, impl in _implementations().items()},
+    **{f"spans-{name}": Target(_spans(impl), _span_seeds, _span_bytes) for name, impl in _implementations().items()},
     **{f"columns-{name}": Target(_columns(impl), _batch_seeds, batch_bytes) for name, impl in _implementations().items()},
     **{name: _codec(codec) for codec, name in enumerate(("gzip", "snappy", "lz4", "zstd"), 1)},
     "consumer-protocol": Target(_consumer_protocol, _consumer_protocol_seeds),

@@ -109,19 +109,19 @@ def test_explain_names_the_option_that_bounds_what(client: KafkaClient, cluster:
 def test_a_call_reads_no_further_batch_behind_its_time_out(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.append("t", 0, bombs(30, 1000))
+    cluster.append("t", 0, bombs(30, 200_000))
     with client.get_consumer("t", **FAST) as consumer:
         run.until(lambda: consumer.stats()["buffered"] == 30)
         engine = consumer._engine
-        slow = engine._open
+        slow = engine._read
 
-        def open_slowly(queue: Any) -> Any:
+        def read_slowly(*about: Any) -> Any:
             late[0] += 0.3  # what opening a batch takes here
-            return slow(queue)
+            return slow(*about)
 
         late = [0.0]
         monkeypatch.setattr(engine._handler, "monotonic", lambda: soon(late[0]))
-        monkeypatch.setattr(engine, "_open", open_slowly)
+        monkeypatch.setattr(engine, "_read", read_slowly)
         assert 1 <= len(consumer.consume_batch(30, 700)) <= 3
         monkeypatch.undo()
         assert len(read(consumer, 27)) == 27

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -111,3 +113,35 @@ def strings(column: Any) -> list[bytes | None]:
     assert sum(null) == column.null_count
     assert (bits is None) == (column.null_count == 0)
     return [None if null[i] else data[offsets[i] : offsets[i + 1]] for i in range(len(offsets) - 1)]
+
+
+def consumed(impl: ModuleType, buffer: Any, sizes: Sequence[int], *, offset: int = 0, most: int | None = None, **options: Any) -> list[Any]:
+    """All that a consumer sees of a fetched buffer: its records, where it stands, and what ends it.
+
+    sizes: of the takes, in turn. offset: the first that is wanted. most: batches of a span, None for
+    as many as there may be.
+    """
+    bound = {} if most is None else {"most": most}
+    seen: list[Any] = []
+    turn = cycle(sizes)
+    end, start, stands = -1, 0, offset
+    try:
+        while (span := impl.span_at(buffer, start, offset=offset, topic="t", partition=3, **bound)) is not None:
+            start = span.end
+            if span.base_offset < end:
+                return [*seen, stands, "out of order"]
+            end = span.next_offset
+            if span.first.is_control or span.next_offset <= offset:
+                continue
+            reader = impl.Records(buffer, span, CONTEXT, min_offset=offset, **options)
+            while reader.remaining:
+                stood = reader.next_offset
+                got = reader.take(next(turn))
+                seen += [row(m) for m in got]
+                stands = reader.next_offset
+                assert got or stands > stood or not reader.remaining, "a take that neither gives nor moves"
+            assert (span.count, span.batches) != (0, 0)
+            assert stands >= max(span.next_offset, offset)
+    except KafkaException as error:
+        return [*seen, stands, said(error), getattr(error, "next_offset", None)]
+    return [*seen, stands, len(buffer) - start]
