@@ -12,7 +12,7 @@ from gkafka.core.standing import Reason
 from gkafka.exceptions import CorruptRecordError, KafkaTimeoutError, NotLeaderForPartition, RecordTooLarge, TruncatedBatchError
 from gkafka.testing import MockCluster, Reply
 from gkafka.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from tests.kit.clock import now, soon
+from tests.kit.clock import soon
 from tests.public.aids import LIMIT_S, Runner, error_of, read
 from tests.records.handmade import GZIP, TRANSACTIONAL, batch, fix_crc, marker, message, record, values, wrapper
 
@@ -214,14 +214,14 @@ def test_a_batch_that_stays_cut_is_told_with_its_own_size(connect: Any, by_name:
 
 def test_the_error_of_a_try_that_was_cut_off_by_the_deadline_gives_way_to_the_one_before(client: KafkaClient, run: Runner) -> None:
     refused = NotLeaderForPartition("refused", topic="t", partition=0)
-    deadline = soon(1)
+    deadline = client.handler.monotonic() + 1
     tries: list[None] = []
 
     def attempt() -> None:
         tries.append(None)
         if len(tries) == 1:
             raise refused
-        run.until(lambda: now() > deadline)
+        run.until(lambda: client.handler.monotonic() >= deadline)
         raise KafkaTimeoutError("no result within its time")
 
     error = error_of(client._cluster.retrying, "asking", attempt, deadline)
