@@ -214,17 +214,16 @@ def test_a_batch_that_stays_cut_is_told_with_its_own_size(connect: Any, by_name:
 
 def test_the_error_of_a_try_that_was_cut_off_by_the_deadline_gives_way_to_the_one_before(client: KafkaClient, run: Runner) -> None:
     refused = NotLeaderForPartition("refused", topic="t", partition=0)
-    deadline = client.handler.monotonic() + 1
     tries: list[None] = []
 
     def attempt() -> None:
         tries.append(None)
         if len(tries) == 1:
             raise refused
-        run.until(lambda: client.handler.monotonic() >= deadline)
+        run.sleep(1.5)
         raise KafkaTimeoutError("no result within its time")
 
-    error = error_of(client._cluster.retrying, "asking", attempt, deadline)
+    error = error_of(client._cluster.retrying, "asking", attempt, soon(1))
     assert isinstance(error, KafkaTimeoutError)
     assert error.__cause__ is refused
     assert "refused" in str(error)
