@@ -101,8 +101,9 @@ class Transactions:
         driver = self._driver()
         with self._lock:
             # A batch whose time is over is settled, but a leader may yet act on its request: the end waits for the answer, too.
-            # And what failed is told before it, else it would count as a later transaction's.
-            idle = not driver.sender.owes and not any(driver.sender.in_flight.values())
+            # And what failed is told before it, else it would count as a later transaction's. So are
+            # records that were accepted since the worker has looked for them: their batches are news.
+            idle = not (self._appender.news or driver.sender.owes or any(driver.sender.in_flight.values()))
             ask, deadline = self.machine.poll(now, idle)
             changed = self._seen != self.machine.moves
         if changed:

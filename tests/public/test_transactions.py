@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.core.transaction import State
 from gkafka.exceptions import (
     ConfigurationError,
     DeliveryError,
@@ -27,6 +28,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.nativeproducer import NativeProducer
+from gkafka.producerdriver import ProducerDriver
 from gkafka.testing import Close, Delay, Drop, Edit, Error, MockCluster
 from gkafka.transactions import GroupMetadata
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, short_of_time
@@ -99,6 +101,31 @@ def test_records_are_seen_once_their_transaction_is_committed(producer: NativePr
             assert b"a%d" % n in written(cluster)
             assert b"a%d" % n not in committed(cluster)
     assert committed(cluster) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+
+
+def test_records_that_the_worker_has_not_looked_for_yet_are_committed_too(
+    producer: NativeProducer, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole transaction comes between its look for batches and its look at the transaction."""
+    assert works(producer, cluster, b"first")
+    assert producer._transactions is not None
+    machine, finish = producer._transactions.machine, ProducerDriver.finish
+    asked: list[None] = []
+    looked: list[None] = []
+
+    def late(driver: ProducerDriver) -> None:
+        finish(driver)
+        if asked and not looked:
+            looked.append(None)
+            run.until(lambda: machine.state is State.COMMITTING)
+
+    monkeypatch.setattr(ProducerDriver, "finish", late)
+    asked.append(None)
+    producer._driver.worker.signal.set()
+    run.until(lambda: looked)
+    with producer.transaction():
+        put(producer, b"late")
+    assert committed(cluster) == [b"first", b"late"]
 
 
 def test_gkafkas_own_consumer_sees_what_was_committed(producer: NativeProducer, client: KafkaClient, cluster: MockCluster) -> None:
