@@ -206,13 +206,7 @@ class Consumer(OfOneProcess):
         room = self._config.consume_max_bytes
         self.next_ready: Callable[[], Any | None] = run.next if make is None else partial(run.made, make, tells)
         several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
-        few = self._engine.few
-
-        def few_ready(most: int) -> list[Any]:
-            # A function of Python's own: behind a call of any other one a signal handler may raise.
-            return few(several, most)
-
-        self.few_ready: Callable[[int], list[Any]] = few_ready
+        self.few_ready: Callable[[int], list[Any]] = self._engine.few_by(several)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""

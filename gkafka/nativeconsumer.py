@@ -645,22 +645,28 @@ class NativeConsumer(OfOneProcess):
             if self.comes_back is not None and self.comes_back():
                 return []
 
-    def few(self, several: Callable[[int], list[T]], most: int) -> list[T]:
-        """What several(most), a method of `run`, takes.
+    def few_by(self, several: Callable[[int], list[T]]) -> Callable[[int], list[T]]:
+        """Return a function that gives what several(most), a method of `run`, takes.
 
-        If a signal handler raises before the caller has it, the next call gets it.
+        If a signal handler raises before the caller has it, the next call gets it. It must be a
+        function of Python's own: behind a call of any other one a signal handler may raise.
         """
-        queue = self.run.queue
-        if queue is None:
-            return []
-        stood = stands_at(queue.position)
-        try:
-            return several(most)
-        except SerializationError:
-            raise  # nothing was taken
-        except BaseException:
-            self._take_back([stood])
-            raise
+        run, take_back = self.run, self._take_back
+
+        def few(most: int) -> list[T]:
+            if run.queue is None:
+                return []
+            position = run.queue.position
+            stood = position, position.term, position.consumed, position.consumed_epoch
+            try:
+                return several(most)
+            except SerializationError:
+                raise  # nothing was taken
+            except BaseException:
+                take_back([stood])
+                raise
+
+        return few
 
     def _take_back(self, handed_out: list[Stood]) -> None:
         """What a call took that was interrupted, the next one gets: with what others took since, twice rather than never."""

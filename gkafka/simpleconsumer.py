@@ -407,7 +407,7 @@ class SimpleConsumer(OfOneProcess):
         if queue is not None:
             engine.few_from = engine.hand_outs + 1, queue.position.consumed
         several = partial(engine.run.several, room) if make is None else partial(engine.run.several_made, make, True, room)
-        return engine.few(several, most)
+        return engine.few_by(several)(most)
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""

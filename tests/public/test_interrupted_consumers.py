@@ -197,6 +197,28 @@ def test_real_signals_skip_no_record_and_repeat_none(cluster: MockCluster, alarm
     assert caught
 
 
+def test_few_records_that_a_signal_handler_kept_from_their_caller_come_again(cluster: MockCluster) -> None:
+    """They lie at hand, and are taken in one step: the handler raises behind it, before the call returns."""
+    taken: list[Any] = []
+
+    def several(most: int) -> list[Any]:
+        taken.extend(consumer._engine.run.several(1 << 20, most))
+        if taken:
+            raise Alarm
+        return []
+
+    def consume() -> list[Any]:
+        if not taken:
+            with contextlib.suppress(Alarm):
+                consumer._engine.few_by(several)(2)
+        got: list[Any] = consumer.consume_batch(1, 20)
+        return got
+
+    with consuming(cluster, "threading") as consumer:
+        read_everything(consume)
+    assert len(taken) == 2
+
+
 def test_what_a_signal_handler_raises_in_a_fetch_worker_reaches_the_program(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun, caplog: pytest.LogCaptureFixture
 ) -> None:

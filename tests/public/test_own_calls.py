@@ -313,7 +313,7 @@ def test_iterating_and_small_batches_take_the_same_way(client: KafkaClient, full
 def test_small_batches_through_a_deserializer_take_the_same_way(client: KafkaClient, full: MockCluster, option: str) -> None:
     consumer = reading(client, **{"value_deserializer": READ["value_deserializer"], option: READ[option]})
     assert a_record(consumer.consume_batch, 10, 60_000, count=RECORDS // 10) < NATIVE + LOOKS
-    assert a_record(consumer.consume_batch, 1, 60_000) < NATIVE + LOOKS
+    assert a_record(consumer.consume_batch, 1, 60_000) < NATIVE + 1 + LOOKS, "one takes back what a signal handler keeps from the caller"
 
 
 # -- the skins ---------------------------------------------------------------------------------------------------------------
