@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import Counter, deque
@@ -115,6 +116,8 @@ def test_the_connections_of_a_worker_that_is_hit_end_and_those_of_one_that_fails
             assert failed is None or end == "read_on"
             Runner("threading").until(lambda: any("-produce-" in text for text in ends), LIMIT_S)
             assert [text.split(" ")[0] for text in ends if "-produce-" in text] == [end]
+            with contextlib.suppress(DeliveryError):
+                producer.close(LIMIT_S)
 
 
 @pytest.mark.parametrize("seed", seeds(10))

@@ -93,7 +93,8 @@ class Program:
         """Has each worker of gunicorn handlers of its own? Until then it has the master's, and a signal from it is lost."""
         workers = re.search(r"gunicorn\0.*\0-w\0(\d+)\0", of_process(self.process.pid, "cmdline"))
         begun = re.findall(r"Booting worker with pid: (\d+)", self.said())
-        return workers is None or (len(begun) >= int(workers[1]) and all(map(is_workers_own, begun)))
+        living = [pid for pid in begun if of_process(pid, "status")]  # one that ends is replaced
+        return workers is None or (len(living) >= int(workers[1]) and all(map(is_workers_own, living)))
 
     def wait(self, timeout: float = LIMIT_S) -> int:
         """Its status, once it has ended."""
