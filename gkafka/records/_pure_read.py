@@ -9,6 +9,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from copy import copy
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gkafka import common
@@ -523,6 +524,9 @@ def make_message(
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
+size_of, offset_of = attrgetter("size"), attrgetter("offset")
+
+
 class Spot(NamedTuple):
     """A place in a batch. cursor: in its records, None before it is open.
 
@@ -693,7 +697,8 @@ class Records:
         if self.remaining <= most:
             return []
         spot, messages = self._ahead(queue, most)
-        if sum(message.size + MESSAGE_BYTES for message in messages) > max_bytes or (len(messages) < most and not spot.left):
+        size = sum(map(size_of, messages)) + MESSAGE_BYTES * len(messages)
+        if size > max_bytes or (len(messages) < most and not spot.left):
             return []
         if messages and not stay:
             self._move(queue, spot, messages[-1].offset)
@@ -702,7 +707,7 @@ class Records:
     def step_to(self, queue: Any, messages: list[Message]) -> bool:
         """The steps that give these messages. False: they are not the next ones, and nothing has moved."""
         spot, ahead = self._ahead(queue, len(messages))
-        if not ahead or [m.offset for m in ahead] != [m.offset for m in messages]:
+        if not ahead or list(map(offset_of, ahead)) != list(map(offset_of, messages)):
             return False
         self._move(queue, spot, ahead[-1].offset)
         return True
@@ -719,7 +724,7 @@ class Records:
             if further is None or further.cursor is None:
                 break
             error = further.cursor.read(self._message_class, further.shared, 1, self._min_offset, read.append, UNBOUNDED, 1)
-            is_last = not further.left and further.header.end == self._end
+            is_last = not further.cursor.left and further.header.end == self._end
             if error is not None or is_last:
                 break  # take() tells
             spot = further
@@ -729,13 +734,13 @@ class Records:
     def _behind(self, spot: Spot) -> Spot | None:
         """A copy of the spot, in a batch that has records left; None if take() tells of the next."""
         try:
-            while not spot.left:
+            while spot.cursor is not None and not spot.cursor.left:
                 if spot.header.end == self._end:
                     return None
                 spot = self._opened(self._to_next(spot))
         except KafkaException:
             return None
-        return spot._replace(cursor=copy(spot.cursor))
+        return Spot(spot.header, copy(spot.cursor), spot.shared, spot.behind)
 
     def _move(self, queue: Any, spot: Spot, offset: int) -> None:
         self._spot = spot
