@@ -90,7 +90,7 @@ class ProducerDriver:
                 **({"most_batches": BATCHES_AT_ONCE} if self._handler.cooperative else {}),
             ),
             DeliveryLimits(config.delivery_timeout_ms / 1000, config.retries),
-            roll=appender.take,
+            roll=self._roll,
             set_limit=appender.set_limit,
             chance=self._handler.random(),
         )
@@ -214,8 +214,6 @@ class ProducerDriver:
             overdue = bool(self.in_flight.requests) and sender.is_overdue(now)
         if overdue:
             self._take_back(now)
-        if self._handler.cooperative:
-            self._handler.checkpoint()  # there may have been notes of thousands of partitions
         with self.lock:
             if due > now and not sender.outcomes.ended:
                 alone = sender.send_alone(now, self._ready_at)
@@ -238,6 +236,17 @@ class ProducerDriver:
         if self.transactions is not None:
             due = min(due, self.transactions.drive(now))
         return due
+
+    def _roll(self, topic: str, partition: int) -> Batch | None:
+        """Under the lock: take the partition's open batch out of the appender.
+
+        Callers may have filled others since the worker took its notes. Theirs are taken here, so that
+        the machine has those before this one.
+        """
+        batch = self._appender.take(topic, partition)
+        if batch is not None and self._appender.news:
+            self.notes.take()
+        return batch
 
     def restart(self) -> None:
         """On the worker: begin anew. Who worked on the machine was interrupted, and how far it came nobody knows. Connections end, what was under way is sent

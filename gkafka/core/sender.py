@@ -169,9 +169,12 @@ class Sender:
         broker_id = leader[0]
         if not self._has_room(broker_id, now) or ready_at(broker_id) > now or self.delivery_limits.is_late(batch, now):
             return None
-        if self._roll(*key) is None:
+        rolled = self._roll(*key)
+        if rolled is None:
             return None
-        acc.rolled(batch)
+        acc.rolled(rolled)
+        if len(acc.unsettled) != 1:
+            return None  # others came meanwhile
         acc.touched.clear()
         sent = self._send_next(acc.active[key])
         self.in_flight[broker_id] = self.in_flight.get(broker_id, 0) + 1
