@@ -90,7 +90,9 @@ def told(counts: Mapping[str, int]) -> str:
 
 
 def ends(method: Method) -> Method:
-    """A method of an object with a `_handler`, which ends something: it works also where that handler refuses calls. See Handler.ending().
+    """A method that ends something, of an object with a `_handler`, or a `_client` that has a `handler`.
+
+    It works also where that handler refuses calls, see Handler.ending().
 
     From a signal handler that came in the middle of a call of the same client, which cannot go on
     before it returns, the method is handed to a worker of its own and returns at once. The end of
@@ -99,14 +101,17 @@ def ends(method: Method) -> Method:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        handler = getattr(self, "_handler", None) or getattr(getattr(self, "_client", None), "handler", None)
+        if handler is None:  # it was not made in whole
+            return method(self, *args, **kwargs)
         try:
-            if not interrupts_a_call_of(self._handler):
-                with self._handler.ending():
+            if not interrupts_a_call_of(handler):
+                with handler.ending():
                     return method(self, *args, **kwargs)
         except ReentrantCallError:
             if not inside_handler(anew=True):
                 raise
-        _hand_over(self._handler, functools.partial(call, self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}()")
+        _hand_over(handler, functools.partial(call, self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}()")
         return None
 
     return cast(Method, call)

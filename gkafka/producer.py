@@ -26,6 +26,7 @@ from gkafka.exceptions import (
     SerializationError,
 )
 from gkafka.intake import Intake
+from gkafka.lifetime import ends
 from gkafka.nativeproducer import NativeProducer
 from gkafka.oneprocess import OfOneProcess
 from gkafka.ownedbroker import OwnedBroker
@@ -189,6 +190,7 @@ class Producer(OfOneProcess):
             # One compiled call for each message, with no Python frame between; it comes back here for what is not per message.
             self.produce = lane.produce  # type: ignore[method-assign]  # no call of ours between
 
+    @ends
     def stop(self) -> None:
         """Send what is pending, then stop. Idempotent.
 

@@ -18,6 +18,7 @@ from gkafka.kafka.admin.topics import TopicCalls
 from gkafka.kafka.admin.transactions import TransactionCalls
 from gkafka.kafka.admin.users import UserCalls
 from gkafka.kafka.arguments import hiding
+from gkafka.lifetime import ends
 from gkafka.sasloptions import hide_secrets
 
 __all__ = ["KafkaAdminClient"]
@@ -78,6 +79,7 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
             return f"<{type(self).__name__} that was not made>"
         return f"<{type(self).__name__} client_id={self._name!r}{' closed' if self._closed else ''}>"
 
+    @ends
     def close(self) -> None:
         """End the connections. Idempotent; every other call raises ClientClosedError afterwards."""
         if not self._closed:

@@ -12,6 +12,7 @@ from gkafka.config import INT32
 from gkafka.exceptions import ConfigurationError, KafkaTimeoutError, NoBrokersAvailableError, UnknownTopicOrPartition
 from gkafka.kafka import options as o
 from gkafka.kafka.errors import IllegalStateError, WrongTypeError
+from gkafka.lifetime import ends
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_secrets
 from gkafka.unseen import hide_options
@@ -113,6 +114,7 @@ class KafkaClient(OfOneProcess):
                     raise KafkaTimeoutError(f"topic {name!r} is not there after {timeout:g} s: {exc}", topic=name) from exc
                 self._client.cluster.pause(min(left, 0.5))
 
+    @ends
     def close(self) -> None:
         """End what was made with it, and the connections: consumers commit as their stop() does, for five seconds at most. Idempotent; what is cut short is
         finished by the next one."""

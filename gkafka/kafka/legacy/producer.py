@@ -12,6 +12,7 @@ from gkafka.kafka.errors import IllegalStateError, WrongTypeError
 from gkafka.kafka.legacy.client import CLIENT_NAMES, native_client
 from gkafka.kafka.legacy.common import ProduceResponse
 from gkafka.kafka.legacy.keywords import hinting
+from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.oneprocess import OfOneProcess
 
@@ -155,6 +156,7 @@ class Producer(OfOneProcess):
         first = found[0]
         return [] if self.req_acks == self.ACK_NOT_REQUIRED else [ProduceResponse(topic, first.partition, 0, first.offset)]
 
+    @ends
     def stop(self, timeout: float | None = None) -> None:
         """Send what waits, and end. timeout: seconds, None is async_stop_timeout. The client stays open. Idempotent; what is cut short is
         finished by the next one."""

@@ -30,6 +30,7 @@ from gkafka.kafka.producer.future import FutureRecordMetadata
 from gkafka.kafka.producer.names import NAMES, OTHER_NAMES, check_codec, raised, sizes
 from gkafka.kafka.producer.placing import Placing, chooser
 from gkafka.kafka.serializer import as_function
+from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
@@ -255,6 +256,7 @@ class KafkaProducer(OfOneProcess):
         self._producer.send_offsets({check_partition(tp): _offset(entry) for tp, entry in offsets.items()}, group)
 
     # -- the end ---------------------------------------------------------------------------------------------------------------
+    @ends
     def close(self, timeout: float | None = None) -> None:
         """Send what is buffered, and end. timeout: seconds for that. What was not delivered by then fails, as its future says, with an error in the log.
         Idempotent; what is cut short is finished by the next one."""
