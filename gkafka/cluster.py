@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +154,7 @@ class Cluster(OfOneProcess):
         self._refusals = 0
         self._refusal: AuthenticationError | None = None
         self._coordinators: dict[str, int] = {}
+        self._commit_lines: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()  # by group
         self._listed_at = -float("inf")
         self.in_order = True  # False: the application was left by an exception, what it was at work on is not finished
         self.until: float | None = None
@@ -793,19 +793,24 @@ class Cluster(OfOneProcess):
     def _none_can_be_tried(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(f"no broker can be tried at the moment{self._why()}")
 
-    def call_coordinator(
-        self,
-        group: str,
-        request: Any,
-        deadline: float,
-        *,
-        max_version: int | None = None,
-        around: Callable[[], AbstractContextManager[object]] = nullcontext,
-    ) -> tuple[Any, str]:
-        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port). around: the request is sent inside of it. It begins
-        when the coordinator is found and reached, which may take its time, and ends before the answer comes; what it raises keeps it from being sent.
+    def call_coordinator(self, group: str, request: Any, deadline: float) -> tuple[Any, str]:
+        """Ask the group's coordinator once. Return its answer, and which broker it is (host:port).
 
         Connection errors make it be looked up anew; raises them for the caller to retry.
+        """
+        broker, until = self.reach_coordinator(group, deadline)
+        try:
+            timeout_s = max(0.001, until - self._handler.monotonic())
+            return broker.call(OFFSETS, request, timeout_s=timeout_s), address_of(broker)
+        except KafkaException:
+            self.forget_coordinator(group)
+            raise
+
+    def reach_coordinator(self, group: str, deadline: float) -> tuple[Broker, float]:
+        """Find the group's coordinator and open the connection for its offsets.
+
+        Return the broker, and until when to wait for its answer (monotonic seconds). Raises as
+        call_coordinator() does.
         """
         broker = self._brokers.get(self._coordinators.get(group, -1))
         if broker is None:
@@ -813,12 +818,13 @@ class Cluster(OfOneProcess):
         now = self._handler.monotonic()
         until = now + max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - now))
         try:
-            broker.channel(OFFSETS).wait_open(until)
-            timeout_s = max(0.001, until - self._handler.monotonic())
-            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version, around=around), address_of(broker)
+            channel = broker.channel(OFFSETS)
+            if not channel.opened:
+                channel.wait_open(until)
         except KafkaException:
             self.forget_coordinator(group)
             raise
+        return broker, until
 
     def forget_coordinator(self, group: str) -> None:
         """The coordinator has moved or cannot be reached."""
@@ -914,6 +920,14 @@ class Cluster(OfOneProcess):
         """What is open and known."""
         brokers: Iterable[Broker] = self._candidates()
         return {"metadata_version": self.metadata.version, "topics": len(self.metadata.topics), "brokers": [b.stats() for b in brokers]}
+
+    def commit_line(self, group: str, make: Callable[[], Any]) -> Any:
+        """Return the line of the group's commits, which all consumers of this client share; make() makes the first."""
+        with self._lock:
+            line = self._commit_lines.get(group)
+            if line is None:
+                line = self._commit_lines[group] = make()
+            return line
 
     def adopt(self, engine: Any) -> None:
         """A producer or consumer lives on these connections from now on. Raises ClientClosedError once the client closes."""

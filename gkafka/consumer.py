@@ -135,7 +135,7 @@ class Consumer(OfOneProcess):
             raise problems[0]
         if self._keeper is not None:
             self._progress.finish()  # of what it has had, the application wants no more
-            self._progress.commit_finished(self._timeout_s(timeout))
+            self._progress.commit_finished(self._timeout_s(timeout), is_last=True)
         self._progress.forget()
         self._is_assigned = True
         if self._policy is not None:
@@ -519,7 +519,7 @@ class Consumer(OfOneProcess):
             if self._share is not None:
                 self._share.leave(in_order=in_order, timeout_s=patience_s)
             elif self._keeper is not None:
-                self._progress.commit_finished(left())
+                self._progress.commit_finished(left(), is_last=True)
         except ForkedClientError:
             pass  # the membership is the parent's
         except KafkaException as exc:

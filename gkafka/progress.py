@@ -1,4 +1,4 @@
-"""What a consumer's application has finished, and its commits: one at a time, so that an older one never comes after a newer one.
+"""What a consumer's application has finished, and its commits.
 
 Finished is what was handed out before the application's last call: by asking for more it says that it is done with what it has. A commit of
 its own says so, too, of what it commits, up or down, if the group takes it; one that is refused changes nothing. The consumer of a group
@@ -7,8 +7,7 @@ commits as its member: with a ticket of the group's machine, which tells what is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from gkafka.brokererrors import (
@@ -22,10 +21,11 @@ from gkafka.brokererrors import (
 )
 from gkafka.common import TopicPartition
 from gkafka.core.backoff import Backoff
+from gkafka.core.commitqueue import GRACE_S, Commit, Terms
 from gkafka.core.groupstate import Ticket, Verdict
 from gkafka.errortexts import not_in_time
 from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
-from gkafka.groupoffsets import Outcome, is_final
+from gkafka.groupoffsets import is_final
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
@@ -40,11 +40,8 @@ log = get_logger(__name__)
 SNAPSHOT_S = 0.1
 """How often it is written down what is finished: not for each of a million messages."""
 PAUSES = Backoff(0.05, 1.0)
-LOOK_S = 1.0
-GRACE_S = 1.0
-"""So long after its deadline a commit is taken for one that was interrupted."""
 FENCES = (FencedInstanceId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration, UnknownMemberId)
-Terms = Callable[[], Mapping[TopicPartition, int]]
+TermsOf = Callable[[], Mapping[TopicPartition, int]]
 
 
 class Progress:
@@ -53,9 +50,9 @@ class Progress:
     def __init__(self, cluster: Cluster, engine: NativeConsumer, group: str | None) -> None:
         self._cluster, self._handler, self._engine, self._group = cluster, cluster.handler, engine, group
         self._member: Member | None = None
-        self._terms: Terms = dict
+        self._terms: TermsOf = dict
         self._instance_id: str | None = None
-        self._line: deque[Any] = deque()  # an event for each commit: the first has its turn
+        self._asking: dict[Commit, Mapping[TopicPartition, int]] = {}  # the application's commits, with what `finished` was
         self._at = -float("inf")
         self.told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object] | None = None  # of each commit in the background
         self.finished: dict[TopicPartition, int] = {}
@@ -63,7 +60,7 @@ class Progress:
         self._noted = 0  # `finished` has what was handed out up to there
         self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
 
-    def commit_as(self, member: Member, terms: Terms, instance_id: str | None) -> None:
+    def commit_as(self, member: Member, terms: TermsOf, instance_id: str | None) -> None:
         """From now on commit as a member. terms: those of the partitions that are consumed."""
         self._member, self._terms, self._instance_id = member, terms, instance_id
 
@@ -117,23 +114,22 @@ class Progress:
             self.committed.pop(tp, None)
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
-    def commit_finished(self, timeout_s: float, *, patient: bool = False) -> None:
-        """Commit what is finished and was not committed yet. What fails while the group is rebalancing, or while another commit waits, is left:
-        there will be another time. patient: there will be none, the end of a rebalance is waited for.
+    def commit_finished(self, timeout_s: float, *, is_last: bool = False) -> None:
+        """Commit what is finished and was not committed yet, but nothing of what the application commits at this moment. What fails while the
+        group is rebalancing is left: there will be another time. is_last: there will be none, the end of a rebalance is waited for.
         """
 
-        taken: dict[TopicPartition, int] = {}
-
         def news() -> dict[TopicPartition, int]:
-            nonlocal taken
-            taken = {tp: offset for tp, offset in self.finished.copy().items() if offset >= 0 and self.committed.get(tp) != offset}
-            return taken
+            under_way = self._asked_since if is_last else self._engine.group_offsets.asked_for()
+            wanted = self.finished.copy()
+            return {tp: o for tp, o in wanted.items() if o >= 0 and tp not in under_way and self.committed.get(tp) != o}
 
         if not news():
             return
+        commit = Commit(self._handler.monotonic() + timeout_s, is_background=True)
         problem: KafkaException | None = None
         try:
-            self._in_turn(news, {}, timeout_s, patient=patient)
+            self._carry_out(commit, news, patient=is_last)
         except KafkaException as exc:
             problem = exc
             if not isinstance(exc, UnknownTopicOrPartition) or not is_final(exc):
@@ -141,7 +137,7 @@ class Progress:
             log.info("group %r: %s", self._group, exc)
         finally:
             # What is left for another time nobody is told of.
-            done = taken if problem is not None else {tp: offset for tp, offset in taken.items() if self.committed.get(tp) == offset}
+            done = commit.offsets if problem is not None else {tp: commit.offsets[tp] for tp in commit.taken}
             if self.told is not None and done:
                 self.told(done, problem)
 
@@ -152,20 +148,14 @@ class Progress:
         *,
         epochs: Mapping[TopicPartition, int] | None = None,
         notes: Mapping[TopicPartition, str] | None = None,
-        patient: bool = True,
     ) -> None:
-        """Commit these: the next offsets to consume. A function is called when it is this commit's turn: one before it may have committed more
-        than what stood when it was called. epochs: of the leaders that wrote what stands before them, of partitions that are not
-        consumed any more. notes: texts that are kept with offsets. patient: wait for the end of a rebalance that is under way, else leave it.
+        """Commit these: the next offsets to consume. A function is called when this commit gets its place behind the others. epochs: of the leaders
+        that wrote what stands before them, of partitions that are not consumed any more. notes: texts that are kept with offsets.
 
         Raises CommitFailedError for partitions that are not this member's any more.
         """
-
-        def given() -> dict[TopicPartition, int]:
-            wanted = offsets() if callable(offsets) else offsets
-            return {tp: offset for tp, offset in wanted.items() if offset >= 0}
-
-        self._in_turn(given, {"epochs": epochs or {}, "notes": notes or {}}, timeout_s, patient=patient)
+        commit = Commit(self._handler.monotonic() + timeout_s)
+        self._carry_out(commit, offsets if callable(offsets) else lambda: offsets, epochs=epochs, notes=notes)
 
     def commit_all(self, where: Callable[[], Mapping[TopicPartition, int]], timeout_s: float, **beside: Any) -> None:
         """commit() of all that the application has. Raises CommitFailedError also for what the group took away since messages were handed out
@@ -178,84 +168,84 @@ class Progress:
         if lost and max(lost.values()) == self._engine.hand_outs:
             raise self._not_mine(lost)
 
-    def _in_turn(
-        self, what: Callable[[], dict[TopicPartition, int]], beside: Mapping[str, Any], timeout_s: float, *, patient: bool
+    def _carry_out(
+        self, commit: Commit, decide: Callable[[], Mapping[TopicPartition, int]], *, patient: bool = True, **beside: Any
     ) -> None:
-        """beside: `epochs` and `notes` for engine.commit()."""
-        deadline = self._handler.monotonic() + timeout_s
-        mine = self._handler.Event()
+        """beside: `epochs` and `notes` for engine.join(). patient: wait for the end of a rebalance that is under way, else leave it."""
+        engine, finished = self._engine, self.finished
+
+        def first() -> Mapping[TopicPartition, int]:
+            nonlocal finished
+            offsets, finished = decide(), self.finished
+            if not commit.is_background:
+                self._asking[commit] = finished
+            return offsets
+
+        def taken(tp: TopicPartition, offset: int) -> None:
+            """If the application has asked for more meanwhile, `finished` is another one by now: what is changed here is of no account."""
+            self.committed[tp] = offset
+            if tp in finished:
+                finished[tp] = offset
+
+        commit.listeners.append(taken)
         try:
-            self._line.append(mine)
-            self._await_turn(mine, deadline)
-            offsets = what()
-            finished = self.finished
-
-            def attempt(part: Mapping[TopicPartition, int], **of_member: Any) -> None:
-                self._try(part, finished, deadline, **beside, **of_member)
-
+            engine.join(commit, first, **beside)
             if self._member is None:
-                attempt(offsets)
+                engine.group_offsets.finish(commit)
             else:
-                self._commit_as(self._member, offsets, attempt, deadline, patient)
-        finally:  # whoever is interrupted anywhere in here leaves no turn taken
-            if mine in self._line:
-                self._line.remove(mine)
-            if self._line:
-                self._line[0].set()
+                self._commit_as(self._member, commit, patient)
+        finally:
+            engine.group_offsets.leave(commit)
+            self._asking.pop(commit, None)
+            if commit.unsure:
+                self._doubt(commit, finished)
 
-    def _await_turn(self, mine: Any, deadline: float) -> None:
-        while self._line[0] is not mine:
-            left = deadline - self._handler.monotonic()
-            if left <= 0:
-                raise KafkaTimeoutError(
-                    "the commit was not begun in time: another one of this consumer is still under way", group=self._group
-                )
-            mine.wait(min(left, LOOK_S))
+    @property
+    def _asked_since(self) -> set[TopicPartition]:
+        """The partitions that the application has asked to commit since it said last what is finished, and that are not done."""
+        return {tp for commit, finished in self._asking.copy().items() if finished is self.finished for tp in commit.left.copy()}
 
-    def _commit_as(
-        self, member: Member, offsets: dict[TopicPartition, int], attempt: Callable[..., None], deadline: float, patient: bool
-    ) -> None:
+    def _commit_as(self, member: Member, commit: Commit, patient: bool) -> None:
         failures = 0
+        before = {tp for tp in commit.left.copy() if self.committed.get(tp) == commit.offsets[tp]}
         last: KafkaException | None = None
-        before = {tp for tp, offset in offsets.items() if self.committed.get(tp) == offset}
-        while offsets:
+        while left := commit.left.copy():
             terms = self._terms()
-            mine = {tp: terms[tp] for tp in offsets if tp in terms}
-            ticket = Ticket(deadline + GRACE_S)
+            mine = {tp: terms[tp] for tp in left if tp in terms}
+            ticket = Ticket(commit.deadline + GRACE_S)
             try:
                 granted, is_moment = member.grant(ticket, mine)
                 if granted:
-                    part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
-                    last = self._send(member, ticket, part, attempt)
+                    last = self._send(member, ticket, commit, left & ticket.partitions)
             finally:  # whoever is interrupted anywhere in here keeps no ticket
                 ticket.is_over = True
                 member.commit_is_over()
             if not granted and (is_moment or not mine or member.error is not None or member.ended):
-                raise member.error or self._not_mine(offsets)
+                raise member.error or self._not_mine(left)
             if granted:
                 if last is None:
                     # What is given back while the commit waits for a rebalance has nothing to lose if all of it was committed before.
-                    rest = {tp: offset for tp, offset in offsets.items() if tp not in part and tp not in before}
+                    rest = left - ticket.partitions - before
                     if rest:
                         raise self._not_mine(rest)
                     return
                 failures += 1
-            if not patient and (not granted or isinstance(last, RebalanceInProgress) or len(self._line) > 1):
+            if not patient and (not granted or isinstance(last, RebalanceInProgress)):
                 return
-            left = deadline - self._handler.monotonic()
-            if left <= 0:
+            until = commit.deadline - self._handler.monotonic()
+            if until <= 0:
                 text = not_in_time(f"committing offsets of group {self._group!r}", last or "the group is rebalancing")
                 raise KafkaTimeoutError(text, group=self._group) from last
             if not granted:
-                member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, left)
+                member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, until)
             else:
-                self._cluster.pause(min(left, PAUSES.pause_s(failures, self._handler.random())))
+                self._cluster.pause(min(until, PAUSES.pause_s(failures, self._handler.random())))
 
-    def _send(self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], attempt: Callable[..., None]) -> KafkaException | None:
+    def _send(self, member: Member, ticket: Ticket, commit: Commit, part: Set[TopicPartition]) -> KafkaException | None:
         """One try. Returns the error of one that is to be tried again."""
         error: KafkaException | None = None
         try:
-            attempt(part, tries=0, generation_id=ticket.generation, member_id=ticket.member_id, instance_id=self._instance_id)
+            self._engine.group_offsets.attempt(commit, Terms(ticket.generation, ticket.member_id, self._instance_id), part)
         except KafkaException as exc:
             error = exc
         verdict = member.on_commit(ticket, error)
@@ -265,27 +255,17 @@ class Progress:
             raise self._not_mine(part) from error
         raise error
 
-    def _try(self, offsets: Mapping[TopicPartition, int], finished: dict[TopicPartition, int], deadline: float, **how: Any) -> None:
-        """engine.commit(), and what is learnt from it even if it fails. finished: as it was when it was this commit's turn."""
-        outcome = Outcome()
-        try:
-            self._engine.commit(offsets, timeout_s=max(0.0, deadline - self._handler.monotonic()), outcome=outcome, **how)
-        finally:
-            self._learn(offsets, outcome, finished)
-
-    def _learn(self, offsets: Mapping[TopicPartition, int], outcome: Outcome, finished: dict[TopicPartition, int]) -> None:
-        """If the application has asked for more meanwhile, `finished` is another one by now: what is changed here is of no account."""
-        self.committed.update((tp, offsets[tp]) for tp in outcome.taken)
-        finished.update((tp, offsets[tp]) for tp in outcome.taken if tp in finished)
-        here = self._engine.positions() if outcome.unsure else {}
-        for tp in outcome.unsure:
+    def _doubt(self, commit: Commit, finished: dict[TopicPartition, int]) -> None:
+        """The group may have these."""
+        offsets, here = commit.offsets, self._engine.positions()
+        for tp in commit.unsure:
             self.committed.pop(tp, None)  # the next commit makes it sure
             if tp in finished and finished[tp] < offsets[tp] <= here.get(tp, -1):
                 finished[tp] = offsets[tp]  # the application has finished that; if the group has it, less would take the group back
 
-    def _not_mine(self, offsets: Mapping[TopicPartition, object]) -> CommitFailedError:
-        named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(offsets)[:10]) + (", ..." if len(offsets) > 10 else "")
-        tp = min(offsets)
+    def _not_mine(self, partitions: Collection[TopicPartition]) -> CommitFailedError:
+        named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)[:10]) + (", ..." if len(partitions) > 10 else "")
+        tp = min(partitions)
         return CommitFailedError(
             f"group {self._group!r}: not this member's any more, or not yet: {named}. Whoever has them goes on from what was committed before; if the "
             "application was silent for max_poll_interval_ms, ask for fewer messages at a time or raise it",

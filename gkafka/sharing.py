@@ -196,7 +196,7 @@ class Share:
         if self._commits and not self._member.in_callback:
             # Who leaves in the middle of a rebalance, as when all members stop at once, is of a generation that may not commit any more.
             try:
-                self._progress.commit_finished(timeout_s / 2, patient=True)
+                self._progress.commit_finished(timeout_s / 2, is_last=True)
             except KafkaException as exc:
                 log.info("group %r: %s; the commit is tried again when the partitions are given back", self._group, exc)
         if not self._member.leave("the consumer is stopped", deadline - self._handler.monotonic()):

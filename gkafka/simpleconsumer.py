@@ -24,6 +24,7 @@ from gkafka.checks import (
 )
 from gkafka.common import OffsetType, TopicPartition
 from gkafka.config import ConsumerConfig, build, check_keywords
+from gkafka.core.commitqueue import Terms
 from gkafka.core.offsets import Committed
 from gkafka.deserializing import Deserializers, by_both
 from gkafka.exceptions import (
@@ -484,8 +485,7 @@ class SimpleConsumer(OfOneProcess):
             timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
-            generation_id=self._generation_id,
-            member_id=self._consumer_id,
+            terms=Terms(self._generation_id, self._consumer_id),
             allowed=lambda: self._may_commit(),  # as it will be then
         )
         self._committed_at = self._handler.monotonic()

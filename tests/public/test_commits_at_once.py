@@ -12,10 +12,11 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.brokererrors import OffsetMetadataTooLarge
 from gkafka.common import TopicPartition
+from gkafka.core.commitqueue import Commit, CommitQueue, Terms
 from gkafka.exceptions import KafkaException, NoPartitionsForConsumerException
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.testing import Close, Error, MockCluster
-from tests.public.aids import LIMIT_S, Aside, Runner, error_of, fill
+from tests.public.aids import LIMIT_S, Aside, Held, Runner, error_of, fill
 
 T0 = TopicPartition("t", 0)
 LOADING = 14
@@ -123,10 +124,13 @@ def test_a_later_one_that_certainly_changed_nothing_is_of_no_account(
     assert committed(cluster) == 50
 
 
-def test_a_number_without_a_commit_is_of_no_account(cluster: MockCluster, offsets: GroupOffsets, slow: Slow) -> None:
-    """Whoever took it was interrupted."""
+def test_one_that_has_joined_and_asks_for_no_try_is_of_no_account(
+    client: KafkaClient, cluster: MockCluster, offsets: GroupOffsets, slow: Slow
+) -> None:
+    """Its caller was interrupted before it asked, or as it was to leave."""
     earlier = slow()
-    offsets.next_number()
+    joined = Commit(client.handler.monotonic() + LIMIT_S)
+    offsets.join(joined, lambda: joined.wants({T0: 100}))
     earlier.result()
     assert committed(cluster) == 50
 
@@ -142,34 +146,76 @@ def test_one_that_is_under_way_is_carried_by_the_other(cluster: MockCluster, slo
     assert sent(cluster) == [50, 100, 100]
 
 
-def test_what_goes_out_is_decided_when_the_coordinator_is_reached(cluster: MockCluster, offsets: GroupOffsets) -> None:
+def test_what_goes_out_is_decided_when_the_coordinator_is_reached(
+    client: KafkaClient, cluster: MockCluster, offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To find it takes its time, in which a later commit may come and be answered."""
+    reach, overtaken = client.cluster.reach_coordinator, False
 
-    def overtaken() -> bool:
-        offsets.commit({T0: 100}, timeout_s=LIMIT_S)
-        return True
+    def slowly(*args: Any) -> Any:
+        nonlocal overtaken
+        if not overtaken:
+            overtaken = True
+            offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+        return reach(*args)
 
-    offsets.commit({T0: 50}, timeout_s=LIMIT_S, allowed=overtaken)
+    monkeypatch.setattr(client.cluster, "reach_coordinator", slowly)
+    offsets.commit({T0: 50}, timeout_s=LIMIT_S)
     assert sent(cluster) == [100]
 
 
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[Commit]:
+    """Commits in the order in which they joined a queue."""
+    found: list[Commit] = []
+    join = CommitQueue.join
+
+    def noted(queue: CommitQueue, commit: Commit) -> None:
+        join(queue, commit)
+        found.append(commit)
+
+    monkeypatch.setattr(CommitQueue, "join", noted)
+    return found
+
+
 def test_a_later_commit_counts_for_the_parts_that_are_not_sent_yet(
-    connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+    connect: Any, make_cluster: Any, run: Runner, joined: list[Commit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With greenlets, which send many partitions a part after the other."""
     cluster = make_cluster(1, {"t": 3})
     offsets = GroupOffsets(connect(cluster).cluster, "g")
     partitions = [TopicPartition("t", p) for p in range(3)]
-    monkeypatch.setattr(GroupOffsets, "_parts", lambda _, partitions: [[tp] for tp in partitions])
-    asked: list[bool] = []
+    monkeypatch.setattr("gkafka.groupoffsets.MOST_AT_ONCE", 1)
+    cluster.on("OffsetCommit", held := Held())
+    earlier = run.aside(lambda: offsets.commit(dict.fromkeys(partitions, 50), timeout_s=LIMIT_S))
+    run.until(lambda: held.holds)
+    later = run.aside(lambda: offsets.commit(dict.fromkeys(partitions, 100), timeout_s=LIMIT_S))
+    run.until(lambda: len(joined) == 2 and joined[1].is_trying)
+    held.released = True
+    earlier.result()
+    later.result()
+    assert sent(cluster) == ([50, 50, 50] if run.name == "threading" else [50]) + [100] * 3
+    assert [committed(cluster, p) for p in range(3)] == [100] * 3
 
-    def overtaken() -> bool:
-        asked.append(True)
-        if len(asked) == 2:
-            offsets.commit({partitions[1]: 101, partitions[2]: 102}, timeout_s=LIMIT_S)
-        return True
 
-    offsets.commit({tp: 50 + tp.partition for tp in partitions}, timeout_s=LIMIT_S, allowed=overtaken)
-    assert sent(cluster) == [50, 101, 102]
+def test_those_that_come_while_one_is_under_way_share_the_next_request(
+    client: KafkaClient, cluster: MockCluster, offsets: GroupOffsets, run: Runner, joined: list[Commit]
+) -> None:
+    """All of the client's, whoever makes them. Those of another member do not."""
+    cluster.on("OffsetCommit", held := Held())
+    first = run.aside(lambda: offsets.commit({T0: 1}, timeout_s=LIMIT_S))
+    run.until(lambda: held.holds)
+    others = [run.aside(functools.partial(GroupOffsets(client.cluster, "g").commit, {T0: n}, timeout_s=LIMIT_S)) for n in range(2, 10)]
+    run.until(lambda: len(joined) == 9)
+    stranger = run.aside(lambda: offsets.commit({T0: 10}, timeout_s=LIMIT_S, terms=Terms(7, "m")))
+    run.until(lambda: len(joined) == 10 and all(commit.is_trying for commit in joined))
+    held.released = True
+    for each in [first, *others]:
+        each.result()
+    assert isinstance(error_of(stranger.result), KafkaException), "there is no such member"
+    last = joined[8].offsets[T0]
+    assert sent(cluster) == [1, last, 10]
+    assert committed(cluster) == last
 
 
 class Interrupted(BaseException):

@@ -235,7 +235,7 @@ def test_nobody_waits_for_the_answer_to_a_commit_that_was_cut_short_anywhere(
             with Clock() as clock:
                 offsets.await_answers(120)
             assert clock.seconds < 60, gun.shot
-    assert gun.has_shot(at_least=1, at=(":set:",))
+    assert gun.has_shot(at_least=1, at=(":begin:", ":fill:"))
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     FencedInstanceId,
     KafkaTimeoutError,
 )
+from gkafka.groupoffsets import GroupOffsets
 from gkafka.testing import Close, Delay, Drop, Error, MockCluster
 from gkafka.wire.consumerprotocol import read_subscription
 from tests.kit.clock import now
@@ -286,10 +287,46 @@ def test_commits_of_several_workers_never_take_the_group_back(cluster: MockClust
     assert committed(cluster) == {tp.partition: offset for tp, offset in member.positions().items()}
 
 
-def test_a_commit_that_waits_for_its_turn_says_where_the_consumer_stands_then(
-    cluster: MockCluster, connect: Connect, join: Join, run: Runner
+def test_a_commit_says_where_the_consumer_stands_when_it_takes_its_place(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one before it may have committed more than what stood when this one was called."""
+    """One before it may have committed more than what stood when this one was called."""
+    filled(connect, cluster, 100, [0])
+    member = join(auto_commit=False)
+    read_all(member, 1)
+    member.seek(FOUR[0], 0)
+    assert len(member.consume_batch(5, 60_000)) == 5
+    reached, gate = threading.Event(), threading.Event()
+    place = GroupOffsets.join
+
+    def held_up(offsets: GroupOffsets, *args: Any) -> None:
+        if not reached.is_set():
+            reached.set()
+            run.until(gate.is_set)
+        place(offsets, *args)
+
+    monkeypatch.setattr(GroupOffsets, "join", held_up)
+    first = run.aside(member.commit)
+    run.until(reached.is_set)
+    assert len(member.consume_batch(5, 60_000)) == 5
+    member.commit()
+    gate.set()
+    first.result()
+    assert [commit[0] for commit in commits(cluster)] == [10, 10]
+
+
+def test_commits_that_come_while_one_is_under_way_share_the_next_request(
+    cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a partition it carries what the last of them says."""
+    asked: list[Any] = []
+    attempt = GroupOffsets.attempt
+
+    def noted(offsets: GroupOffsets, *args: Any) -> None:
+        asked.append(args[0])
+        attempt(offsets, *args)
+
+    monkeypatch.setattr(GroupOffsets, "attempt", noted)
     filled(connect, cluster, 100, [0])
     member = join(auto_commit=False)
     read_all(member, 1)
@@ -299,14 +336,15 @@ def test_a_commit_that_waits_for_its_turn_says_where_the_consumer_stands_then(
     first = run.aside(member.commit)
     run.until(lambda: commits(cluster))
     waiting = [run.aside(member.commit) for _ in range(4)]
-    run.sleep(0.05)
+    run.until(lambda: len(asked) == 5 and all(commit.is_trying for commit in asked))
     assert len(member.consume_batch(5, 60_000)) == 5
     waiting += [run.aside(member.commit) for _ in range(4)]
+    run.until(lambda: len(asked) == 9 and all(commit.is_trying for commit in asked))
     held.released = True
     for each in (first, *waiting):
         each.result()
     assert goes_back(cluster) == []
-    assert [commit[0] for commit in commits(cluster)] == [5, *[10] * 8]
+    assert [commit[0] for commit in commits(cluster)] == [5, 10]
 
 
 def test_what_was_committed_before_a_partition_went_away_is_not_taken_for_committed_when_it_is_back(

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import gkafka
 from gkafka import KafkaClient
 from tests.kit.clock import now
 from tests.public.aids import Runner, fill
 from tests.public.groupaids import FOUR, QUICK, read_all, settle
 from tests.public.test_interrupted import Gun, Shot
-
-
-def entered_without_a_look(file: str) -> set[str]:
-    """Python enters a finally block without a look for signals: what that does first is done."""
-    tree = ast.parse((Path(gkafka.__file__).parent / file).read_text())
-    firsts = [node.finalbody[0] for node in ast.walk(tree) if isinstance(node, ast.Try) and node.finalbody]
-    return {f"{file}:{line}" for first in firsts for line in range(first.lineno, (first.end_lineno or first.lineno) + 1)}
 
 
 @pytest.mark.parametrize("apart", [5, pytest.param(1, marks=pytest.mark.thorough)], ids=["some", "all"])
@@ -44,7 +34,6 @@ def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, call: str, apa
             "explain": member.explain,
         }
         where: list[str] = []
-        unreached = entered_without_a_look("progress.py")
         for n in range(1, 600, apart):
             gun = Gun()
             with contextlib.suppress(Shot), gun.aimed(n):
@@ -52,8 +41,6 @@ def test_a_call_may_be_interrupted_at_any_line(make_cluster: Any, call: str, apa
             if not gun.shots:
                 break
             where += gun.shots
-            if gun.shots[0] in unreached:
-                member._progress._line.clear()
             begun = now()
             member.commit({FOUR[1]: 5}, timeout=60)
             assert now() - begun < 30, gun.shots

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
+from gkafka.core.commitqueue import Terms
 from gkafka.exceptions import (
     CommitFailedError,
     IllegalGeneration,
@@ -141,9 +142,7 @@ class Lookups:
                 timeout_s=timeout_s,
                 notes=notes,
                 epochs=epochs,
-                generation_id=who.generation_id,
-                member_id=who.member_id,
-                instance_id=who.group_instance_id,
+                terms=Terms(who.generation_id, who.member_id, who.group_instance_id),
             )
         except (UnknownMemberId, IllegalGeneration, RebalanceInProgress) as exc:
             what = "the group has members, who commit for it: subscribe() or assign() first"
