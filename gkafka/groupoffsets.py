@@ -214,14 +214,14 @@ class GroupOffsets:
             if not request.carried:
                 line.tell()
                 return
-            terms, ids = request.terms, request.topic_ids()
+            terms = request.terms
             message = commit_request(
                 group,
                 request.offsets(),
                 generation_id=terms.generation_id,
                 member_id=terms.member_id,
                 epochs=request.epochs(),
-                topic_ids=ids,
+                topic_ids=request.ids,
             )
             message.group_instance_id = terms.instance_id
             answered = partial(self._answered, request, f"{broker.host}:{broker.port}")
@@ -247,7 +247,7 @@ class GroupOffsets:
         line, group = self._line, self._group
         answers: dict[TopicPartition, KafkaException | None] = {}
         if error is None:
-            answers.update(read_commit(response, request.topic_ids(), group=group, broker=broker))
+            answers.update(read_commit(response, request.ids, group=group, broker=broker))
             for tp in request.carried.keys() - answers.keys():
                 text = f"the answer to an offset commit leaves {tp.topic}-{tp.partition} out"
                 answers[tp] = ProtocolError(text, topic=tp.topic, partition=tp.partition, group=group, broker=broker, api="OffsetCommit")

@@ -161,7 +161,13 @@ class Progress:
         """commit() of all that the application has. Raises CommitFailedError also for what the group took away since messages were handed out
         last, and whatever has ended the membership.
         """
-        self.commit(where, timeout_s, **beside)
+
+        def decide() -> Mapping[TopicPartition, int]:
+            """Nobody else commits what is a member's: without what the group has, if that is not all. Then the request says whether this is a member."""
+            stands = where()
+            return (self._engine.news(stands) or stands) if self._member is not None and not beside.get("notes") else stands
+
+        self.commit(decide, timeout_s, **beside)
         if self._member is not None and self._member.error is not None:
             raise self._member.error
         lost, self._lost = self._lost, {}

@@ -407,9 +407,15 @@ class Share:
         offsets = self._engine.not_at_work({tp: offset if finished else known.get(tp, -1) for tp, (offset, _) in stood.items()})
         news = {tp: offset for tp, offset in offsets.items() if offset >= 0 and self._progress.committed.get(tp) != offset}
         epochs = {tp: epoch for tp, (offset, epoch) in stood.items() if offset == offsets[tp]} if finished else {}
+
+        def left() -> dict[TopicPartition, int]:
+            """What is less than all, and may be less than what the application commits at this moment, gives way to that."""
+            under_way = set() if finished else self._engine.group_offsets.asked_for()
+            return {tp: offset for tp, offset in news.items() if tp not in under_way}
+
         try:
             if news:
-                self._progress.commit(news, self._cluster.config.offsets_channel_socket_timeout_ms / 1000, epochs=epochs)
+                self._progress.commit(left, self._cluster.config.offsets_channel_socket_timeout_ms / 1000, epochs=epochs)
         except KafkaException as exc:
             log.error(
                 "group %r: the last positions of the partitions that it gave up are not committed, and may be consumed again: %s",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StickyAssignor,
         Topics,
     )
+    from gkafka.core.commitqueue import Terms
     from gkafka.core.txnrequests import GroupMetadata
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "RoundRobinAssignor",
     "Selecting",
     "StickyAssignor",
+    "Terms",
     "Topics",
     "buffer_options",
     "resolve_handler",
@@ -58,6 +60,7 @@ LAZY = {
     "RangeAssignor": "gkafka.core.assignors",
     "RoundRobinAssignor": "gkafka.core.assignors",
     "StickyAssignor": "gkafka.core.assignors",
+    "Terms": "gkafka.core.commitqueue",
     "Topics": "gkafka.core.assignors",
 }
 

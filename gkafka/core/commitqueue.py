@@ -99,10 +99,10 @@ class Request:
     """One OffsetCommit. commits: those that ask for a try; carried: partition -> the commit whose offset is sent.
 
     covered: the partitions that the request stands for, by commit. doubtful: those whose offset was sent before, without an answer.
-    until: when its answer is given up.
+    ids: of the topics, as they were sent. until: when its answer is given up.
     """
 
-    __slots__ = ("carried", "commits", "covered", "doubtful", "terms", "until")
+    __slots__ = ("carried", "commits", "covered", "doubtful", "ids", "terms", "until")
 
     def __init__(self) -> None:
         self.terms = Terms()
@@ -111,6 +111,7 @@ class Request:
         self.carried: dict[TopicPartition, Commit] = {}
         self.covered: list[tuple[Commit, set[TopicPartition]]] = []
         self.doubtful: set[TopicPartition] = set()
+        self.ids: dict[TopicPartition, UUID] = {}
 
     def offsets(self) -> dict[TopicPartition, tuple[int, str]]:
         """Return each offset with its note."""
@@ -119,10 +120,6 @@ class Request:
     def epochs(self) -> dict[TopicPartition, int]:
         """Return the leaders' epochs, -1 where they are not known."""
         return {tp: commit.epochs.get(tp, -1) for tp, commit in self.carried.items()}
-
-    def topic_ids(self) -> dict[TopicPartition, UUID]:
-        """Return the topics' ids, NO_TOPIC_ID where they are not known."""
-        return {tp: commit.topic_ids.get(tp, NO_TOPIC_ID) for tp, commit in self.carried.items()}
 
 
 class CommitQueue:
@@ -201,6 +198,7 @@ class CommitQueue:
             request.covered.append((commit, covered))
             commit.unsent -= covered
         for tp, commit in carried.items():
+            request.ids[tp] = commit.topic_ids.get(tp, NO_TOPIC_ID)
             if tp in commit.unsure:
                 request.doubtful.add(tp)
             commit.unsure.add(tp)

@@ -287,7 +287,7 @@ def test_what_goes_with_an_offset_goes_with_the_one_that_is_carried() -> None:
         queue.ask(commit, ALONE, commit.left)
     request = sent(queue)
     assert request.offsets() == {T0: (10, "a"), T1: (21, "c")}
-    assert (request.epochs(), request.topic_ids()) == ({T0: 1, T1: -1}, {T0: ids[1], T1: ids[0]})
+    assert (request.epochs(), request.ids) == ({T0: 1, T1: -1}, {T0: ids[1], T1: ids[0]})
 
 
 def test_listeners_hear_of_offsets_in_the_order_in_which_the_group_takes_them() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from gkafka.checks import check_seconds, check_topic_name
 from gkafka.client import KafkaClient
 from gkafka.common import TopicPartition
-from gkafka.core.commitqueue import Terms
 from gkafka.exceptions import (
     CommitFailedError,
     IllegalGeneration,
@@ -24,7 +23,7 @@ from gkafka.groupoffsets import GroupOffsets
 from gkafka.kafka.arguments import check_partition
 from gkafka.kafka.errors import IllegalArgumentError, UnknownPartitionError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
-from gkafka.skins import GroupMetadata
+from gkafka.skins import GroupMetadata, Terms
 from gkafka.wire.offsets import ListOffsetsRequest
 
 if TYPE_CHECKING:
