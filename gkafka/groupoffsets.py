@@ -103,6 +103,7 @@ class GroupOffsets:
             self.join(commit, lambda: commit.wants(offsets, epochs=epochs, topic_ids=topic_ids, notes=notes))
             self.finish(commit, **how)
         finally:
+            commit.is_over = True  # first: that much is done even if what follows is interrupted
             self.leave(commit)
 
     def join(self, commit: Commit, decide: Callable[[], object]) -> None:

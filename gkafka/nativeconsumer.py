@@ -946,6 +946,7 @@ class NativeConsumer(OfOneProcess):
                 self.join(commit, decide, notes=notes)
             self.group_offsets.finish(commit, **how)
         finally:
+            commit.is_over = True  # first: that much is done even if what follows is interrupted
             self.group_offsets.leave(commit)
 
     def join(

@@ -201,6 +201,7 @@ class Progress:
             else:
                 self._commit_as(self._member, commit, patient)
         finally:
+            commit.is_over = True  # first: that much is done even if what follows is interrupted
             engine.group_offsets.leave(commit)
             self._asking.pop(commit, None)
             if commit.unsure:

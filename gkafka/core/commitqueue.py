@@ -166,6 +166,7 @@ class CommitQueue:
         if self.under_way is not None:
             self.put_back(self.under_way)
         self.commits = [commit for commit in self.commits if now < commit.deadline + GRACE_S]
+        self._drop()
         terms = next((commit.terms for commit in self.commits if commit.unsent), None)
         if terms is None:
             return False
@@ -282,16 +283,18 @@ class CommitQueue:
 
     # -- the end
     def leave(self, commit: Commit) -> None:
-        """The caller of a commit returns, whatever became of it."""
-        self.rest(commit)
-        commit.delayed.clear()
+        """The caller of a commit returns, whatever became of it. If it is interrupted in here, `is_over` is enough: the next step of the queue does the rest."""
         commit.is_over = True
         self._drop()
 
     def _drop(self) -> None:
         """Forget the commits that are over, unless an earlier one would take them back."""
-        if not any(commit.is_over for commit in self.commits):
+        over = [commit for commit in self.commits if commit.is_over]
+        if not over:
             return
+        for commit in over:
+            self.rest(commit)
+            commit.delayed.clear()
         if self.under_way is None:  # else an answer may say that the later one was not taken
             later: set[TopicPartition] = set()
             for commit in reversed(self.commits):
