@@ -83,11 +83,21 @@ def test_commits_of_different_terms_do_not_share_a_request_and_go_in_their_order
     queue = CommitQueue()
     asking(queue, 10, T0, terms=MEMBER)
     asking(queue, 20, T1, terms=LATER)
+    asking(queue, 30, T0, terms=MEMBER)
+    for terms, offsets in ((MEMBER, {T0: 30}), (LATER, {T1: 20})):
+        request = sent(queue)
+        assert (request.terms, carried(request)) == (terms, offsets)
+        queue.answer(request, dict.fromkeys(offsets))
+
+
+def test_one_of_other_terms_is_done_when_the_group_has_a_later_one() -> None:
+    queue = CommitQueue()
+    asking(queue, 10, T0, terms=MEMBER)
+    other = asking(queue, 20, T1, terms=LATER)
     asking(queue, 30, T1, terms=MEMBER)
-    request = sent(queue)
-    assert (request.terms, carried(request)) == (MEMBER, {T0: 10, T1: 30})
-    queue.answer(request, {T0: None, T1: None})
-    assert begun(queue) is None, "the group has a later offset of T1 than that of the other terms"
+    assert answered(queue) == {T0: 10, T1: 30}
+    assert (other.is_trying, other.left) == (False, set())
+    assert begun(queue) is None
 
 
 def test_one_that_is_not_permitted_is_left_out_and_its_caller_is_told() -> None:
