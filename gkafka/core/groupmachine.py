@@ -143,6 +143,7 @@ class GroupMachine(abc.ABC):
         self._farewell: Message | None = None
         self._farewell_failures = 0
         self._commits: list[Ticket] = []
+        self.waits_for_commits = False  # there were tickets at the last poll()
         self._problems: list[KafkaException] = []
         self._flying: Flights[Kind, Ask] = Flights(Kind, backoff, chance)
         self._reading: tuple[Ask, Kind, float] | None = None  # whose answer is being taken in
@@ -292,6 +293,7 @@ class GroupMachine(abc.ABC):
     def poll(self, now: float) -> Plan:
         """To be asked after every answer, callback and wish, and at wake_at."""
         self._watch_clock(now)
+        self.waits_for_commits = bool(self._commits)
         self._go_on(now)
         asks = [ask for ask in self._asks(now) if ask is not None]
         problems, self._problems = self._problems, []
