@@ -38,9 +38,10 @@ LOOKS, OWN_LOOKS = 0.7, 2.7
 """With greenlets every 64th record has a look at the time and the process, every fourth where the user's own code is called for each."""
 DIRECT = 0 if IMPLEMENTATION == "cython" else 36
 """Of a record with which nothing of the user's is called."""
-NATIVE = 2 if IMPLEMENTATION == "cython" else 40
+NATIVE = 2 if IMPLEMENTATION == "cython" else 50
 """Functions of ours for each record of the native producer, the user's own not counted. The Python twin has no compiled append. With greenlets
-every fiftieth record or so has a look at the clock besides: less than one for each."""
+every fiftieth record or so has a look at the clock besides: less than one for each. In the twin it is
+more of them on a busy machine, since a run of records ends after some milliseconds."""
 
 
 class Plain(ProducerInterceptor):
