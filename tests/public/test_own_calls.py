@@ -30,7 +30,7 @@ from tests.records.handmade import batch, record
 
 OURS = str(Path(gkafka.__file__).parent) + os.sep
 RECORDS = 1000
-SKIN = 3 if IMPLEMENTATION == "cython" else 51
+SKIN = 3 if IMPLEMENTATION == "cython" else 61
 """The same of the skins."""
 LEGACY = 24 if IMPLEMENTATION == "cython" else 40
 """The same of kafka-python 0.9's, whose calls keep their offsets, their automatic commits and their turns themselves."""
