@@ -32,7 +32,7 @@ OURS = str(Path(gkafka.__file__).parent) + os.sep
 RECORDS = 1000
 SKIN = 3 if IMPLEMENTATION == "cython" else 61
 """The same of the skins."""
-LEGACY = 24 if IMPLEMENTATION == "cython" else 40
+LEGACY = 24 if IMPLEMENTATION == "cython" else 46
 """The same of kafka-python 0.9's, whose calls keep their offsets, their automatic commits and their turns themselves."""
 LOOKS, OWN_LOOKS = 0.7, 2.7
 """With greenlets every 64th record has a look at the time and the process, every fourth where the user's own code is called for each."""
