@@ -23,7 +23,7 @@ from gkafka.exceptions import (
     ReentrantCallError,
 )
 from gkafka.handlers import ThreadingHandler
-from gkafka.handlers.signals import inside_handler, interrupts_a_call_of
+from gkafka.handlers.signals import interrupted_frame, is_of
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
@@ -104,13 +104,16 @@ def ends(method: Method) -> Method:
         handler = getattr(self, "_handler", None) or getattr(getattr(self, "_client", None), "handler", None)
         if handler is None:  # it was not made in whole
             return method(self, *args, **kwargs)
-        try:
-            if not interrupts_a_call_of(handler):
+        interrupted = interrupted_frame()
+        if not is_of(handler, interrupted):
+            try:
+                if interrupted is not None:
+                    handler.check_may_wait()  # before anything has begun
                 with handler.ending():
                     return method(self, *args, **kwargs)
-        except ReentrantCallError:
-            if not inside_handler(anew=True):
-                raise
+            except ReentrantCallError:
+                if interrupted is None:
+                    raise
         _hand_over(handler, functools.partial(call, self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}()")
         return None
 

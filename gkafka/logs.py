@@ -10,7 +10,6 @@ level costs nothing more, and `%` formatting stays with the handlers.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from typing import Any
@@ -45,9 +44,11 @@ class LaterLines:
     def write(self) -> None:
         """Write the lines, under no lock."""
         while self._lines:
-            with contextlib.suppress(IndexError):  # another worker writes them
+            try:
                 logger, level, text, args = self._lines.popleft()
-                logger.log(level, text, *args)
+            except IndexError:
+                return  # another worker has written them
+            logger.log(level, text, *args)
 
 
 class _Escape(logging.Filter):

@@ -52,7 +52,7 @@ AT_ONCE_S = 0.005
 UNPARKED_S = 0.05
 """With fetch_wait_max_ms=0 a broker cannot park fetches: an answer counts as given at once within the first, the pauses end at the second."""
 SLICE = 250
-"""Batches, and partitions, of an answer that are taken in at once, and what is left of a span."""
+"""Batches, and partitions, of an answer that are taken in at once. A span is taken in whole."""
 FRAME_BYTES = 1 << 16
 """What an answer may hold beside records: so much less than max_response_bytes is asked for."""
 

@@ -78,8 +78,8 @@ class Poll(NamedTuple):
 class Sender:
     """Decides what a producer sends.
 
-    roll: takes an open batch out of the appender (the driver's `Appender.take`). It returns None
-    if the batch is empty or gone. set_limit: see `Splitter`. transaction: the machine of the
+    roll: takes a partition's open batch out of the appender. It returns None if that is empty or
+    gone. The machine is told before of all batches that were filled before it. set_limit: see `Splitter`. transaction: the machine of the
     transactional id, None without one. flushing, pressed: nothing lingers, because somebody waits
     for all of it, or for memory. in_flight: requests that are under way, by broker. lines: what the
     machine has to log.

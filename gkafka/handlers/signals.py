@@ -11,9 +11,9 @@ from time import monotonic
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from gkafka.exceptions import ReentrantCallError, causes
+from gkafka.exceptions import causes
 
-__all__ = ["inside_handler", "interrupts_a_call_of", "raised_by_handler"]
+__all__ = ["inside_handler", "interrupted_frame", "is_of", "raised_by_handler"]
 
 KNOWN_S = 0.2
 """So long what the handlers run is not looked up again by who only wants to know where it is, and looks again anyway."""
@@ -36,40 +36,41 @@ def raised_by_handler(error: BaseException) -> BaseException | None:
     return None
 
 
-def inside_handler(*, anew: bool = False) -> bool:
-    """Is the caller called by one? anew: also by one that was set a moment ago."""
+def inside_handler() -> bool:
+    """Is the caller called by one? (By one that was set a moment ago, perhaps not yet.)"""
     global _known
     now = monotonic()
-    if anew or now >= _known[0]:
+    if now >= _known[0]:
         _known = (now + KNOWN_S, _handlers())
-    handlers, frame = _known[1], sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if _runs(frame, handlers):
-            return True
-    return False
+    return _handlers_frame(_known[1]) is not None
 
 
-def interrupts_a_call_of(handler: Any) -> bool:
-    """Is the caller called by a signal handler that came into a call, or a worker, of this Handler's client, or where it may not wait?
+def interrupted_frame() -> FrameType | None:
+    """Return what the signal handler has interrupted that the caller is called by; None if it is called by none."""
+    frame = _handlers_frame(_handlers())
+    return None if frame is None else frame.f_back
 
-    The outermost of gkafka's frames that have a Handler says whose call it is.
+
+def is_of(handler: Any, frame: FrameType | None) -> bool:
+    """Is this frame in a call, or a worker, of this Handler's client?
+
+    The outermost of gkafka's frames that have a Handler says whose it is.
     """
-    handlers, frame, inside, owner, seen = _handlers(), sys._getframe(1), False, None, False
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if not inside:
-            inside = _runs(frame, handlers)
-        elif str(frame.f_globals.get("__name__")).startswith("gkafka."):
+    owner, seen = None, False
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("gkafka."):
             seen = True
             owner = getattr(frame.f_locals.get("self"), "_handler", None) or owner
-    if not inside:
-        return False
-    try:
-        handler.check_may_wait()
-    except ReentrantCallError:
-        return True
+        frame = frame.f_back
     return seen and owner in (None, handler)
+
+
+def _handlers_frame(handlers: Handlers) -> FrameType | None:
+    """The frame of the innermost handler that the caller of this module is called by."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not _runs(frame, handlers):
+        frame = frame.f_back
+    return frame
 
 
 def _runs(frame: FrameType, handlers: Handlers) -> bool:
