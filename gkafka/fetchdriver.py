@@ -1,14 +1,15 @@
 """Drives the consumer's machine: its workers, what they send, and the queues that the answers fill.
 
-Whoever notices that something may be fetched drives: the connection's reader after an answer, the caller who has emptied a queue, the fetch
-worker when a pause ends. One drives at a time; another one leaves a note and goes on.
-
-A signal handler's exception may end any of them between two steps; under gevent the worker and the reader, too. Whoever is hit leaves a note, and the
-worker, or the one that is started in its place, makes the bookkeeping true again: what was not handed out is fetched once more.
+A fetch worker sends, and on OS threads reads its connections itself; under gevent their readers
+take the answers in, and wake it. A caller only takes from the queues, and wakes the worker where that
+has made room. A signal handler's exception may end any of them between two steps. Whoever is hit
+leaves one mark (`Step.torn`, `EngineWorker.torn`), and the worker begins anew (`restart`): what was
+not handed out is fetched once more.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -22,36 +23,33 @@ from gkafka.consumerqueues import Queue
 from gkafka.core.backoff import Backoff
 from gkafka.core.fetcher import FRAME_BYTES, Asked, EpochCheck, Fetcher, Lookup, Poll
 from gkafka.core.positions import State
-from gkafka.exceptions import ConsumerStoppedException, ForkedClientError, KafkaException, KafkaTimeoutError
+from gkafka.engineworker import EngineWorker
+from gkafka.exceptions import ConsumerStoppedException, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
-from gkafka.handlers.turn import Turn
 from gkafka.logs import get_logger
 from gkafka.records._damage import Place, corrupt, explain_crc
-from gkafka.starter import held_weakly
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
     from gkafka.cluster import Cluster
     from gkafka.config import ConsumerConfig
-    from gkafka.net.channel import Channel
+    from gkafka.handlers import Handler
+    from gkafka.net.reader import Taker
 
 __all__ = ["FetchDriver", "Fetching"]
 
 log = get_logger(__name__)
 
+NEVER = float("inf")
 TICK_S = 4.0
 END_S = 2.0
 """How long who stops waits for all workers at most: they were told, and their connections are closed."""
-STUCK_S = 5.0
-"""A driver that was not heard of for so long was interrupted, and again before it could leave a note of that."""
-BUSY_S = 0.005
-"""When a worker that found another driver at work looks again."""
 MANY_LEADERS = 32
 """Of more, what they answer is looked at together: for each answer all partitions would be looked at, N times N in the end."""
 MERGED_S = 0.02
-"""For so long it is gathered; and so are failures, of which thousands may come at once."""
+"""For so long it is gathered."""
 SENT_AT_ONCE = 16
-"""With greenlets, requests that are made in one go: the first to a broker takes some 0.2 ms. To more leaders only the worker sends."""
+"""Requests that are made in one go: the first to a broker takes some 0.2 ms."""
 STARTS_AT_ONCE = 500
 """So many partitions of a leader are asked about in one request with greenlets: what an answer says is taken in by one step."""
 
@@ -59,64 +57,88 @@ STARTS_AT_ONCE = 500
 class Fetching:
     """One fetch worker's share: the leaders whose id falls to it, and the machine that asks them.
 
-    turn: whose it is drives; the worker takes it as this object. under_way: broker id -> the fetch that was handed to a connection, and that. notes: of
-    those who were interrupted, what they held the turn as; beat: when its last driver was heard of. gathers: the worker drives in a moment, when more
-    has come.
+    owner: held weakly, as a worker must not keep a consumer that was dropped. role: of its
+    connections, a new one for each start. worker: None until the first start. again: something has
+    come since the worker polled the machine last.
     """
 
-    __slots__ = ("again", "beat", "fetcher", "gathers", "index", "notes", "role", "sleeps_until", "turn", "under_way", "wake", "worker")
+    __slots__ = ("__weakref__", "again", "fetcher", "index", "looked_at", "owner", "role", "worker")
 
-    def __init__(self, index: int, role: object, fetcher: Fetcher, wake: Any) -> None:
+    def __init__(self, index: int, owner: weakref.ref[FetchDriver], fetcher: Fetcher) -> None:
         self.index = index
-        self.role = role
+        self.owner = owner
         self.fetcher = fetcher
-        self.turn = Turn()
-        self.wake = wake
-        self.worker: Any = None
+        self.role: object = None
+        self.worker: EngineWorker | None = None
+        self.looked_at = 0.0
         self.again = False
-        self.gathers = False
-        self.sleeps_until = float("inf")
-        self.under_way: dict[int, tuple[Asked, Channel]] = {}
-        self.notes: list[object] = []
-        self.beat = 0.0
 
-    def suspect(self, who: object = None) -> None:
-        """An exception from outside (a signal handler's) may have come between two steps that belong together: the worker looks."""
-        self.notes.append(who)
-        self.wake.set()
+    def begin(self, handler: Handler, cluster: Cluster) -> None:
+        """Start a worker. Its connections end with it."""
+        self.role = role = object()  # not id(self): the next consumer may get the same one
+        its_cluster = weakref.ref(cluster)
 
-    def is_suspicious(self, now: float) -> bool:
-        """Has somebody left a note, or not been heard of for so long that he was interrupted without leaving one?"""
-        return bool(self.notes) or (self.turn.holder is not None and now - self.beat > STUCK_S)
+        def leave() -> tuple[()]:
+            cluster = its_cluster()
+            if cluster is not None:
+                for broker in list(cluster._brokers.values()):
+                    broker.drop_channel(role)
+            return ()
 
-    def gather(self) -> None:
-        """What has come may wait for more: let the worker drive in a moment."""
-        if not self.gathers:
-            self.gathers = True
-            self.wake.set()
+        self.worker = EngineWorker(handler, self, f"gkafka-fetcher-{self.index}", leave)
+        cluster.sleepers.add(self.worker.signal)
+        self.worker.start()
 
-    def is_under_way(self, asked: Asked) -> bool:
-        """Is it with a connection that will tell what becomes of it?"""
-        entry = self.under_way.get(asked.broker_id)
-        return entry is not None and entry[0] is asked and not entry[1].closed
+    @property
+    def taker(self) -> Taker | None:
+        """Takes the connections that are opened for it, see net/watched.py."""
+        return None if self.worker is None else self.worker.taker
+
+    def wake(self) -> None:
+        """Something may have become fetchable, or has come."""
+        if self.worker is not None and self.worker.is_here:
+            self.again = True
+        elif self.worker is not None:
+            self.worker.wake()
+
+    def tear(self, cause: BaseException) -> None:
+        """Who took an answer in was interrupted, or met a bug."""
+        if self.worker is not None:
+            self.worker.tear(cause)
+
+    # -- on the worker
+    def turn(self) -> float | None:
+        """Do all that is to be done now. Return when to look again, or None at the end."""
+        driver, worker = self.owner(), self.worker
+        if driver is None or driver.stopped or worker is None:
+            return None
+        return driver.turn(self, worker)
+
+    def died(self, error: BaseException) -> None:
+        """The worker met a bug, or was killed and no other one can be started."""
+        driver = self.owner()
+        if driver is not None and not driver.stopped:
+            driver.died(error)
 
 
 class Step:
-    """`with lock, step:` for statements that belong together. torn: they were interrupted, so that a queue may lack what its position has passed;
-    nothing may be read of any before FetchDriver.make_whole().
+    """`with lock, step:` for statements that belong together.
+
+    torn: what interrupted them, so that a queue may lack what its position has passed. Nothing is
+    read of any before `FetchDriver.restart`.
     """
 
     __slots__ = ("torn",)
 
     def __init__(self) -> None:
-        self.torn = False
+        self.torn: BaseException | None = None
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None and not issubclass(kind, KafkaException):
-            self.torn = True
+        if error is not None and not isinstance(error, KafkaException):
+            self.torn = error
 
 
 class Both:
@@ -161,7 +183,7 @@ class FetchDriver:
         self.started = False
         self.held = 0
         self.step = Step()
-        self.fetches = 0
+        self.fetches = self.restarts = 0
         self.may_deliver: Callable[[], bool] | None = None  # see NativeConsumer.ask_before_delivery
         self.watchdog = Watchdog(config.stall_warning_ms / 1000) if config.stall_warning_ms else None
         self._looks_every_s = TICK_S if self.watchdog is None else min(TICK_S, self.watchdog.look_every_s)
@@ -190,10 +212,7 @@ class FetchDriver:
             lease_s=self.cluster.config.metadata_max_age_ms / 1000,
             starts_at_once=STARTS_AT_ONCE if self._handler.cooperative else None,
         )
-        # Not id(self): the next consumer may get the same one, and with it a connection that is still waiting for an answer.
-        wake = self._handler.Event()
-        self.cluster.sleepers.add(wake)
-        return Fetching(index, object(), fetcher, wake)
+        return Fetching(index, weakref.ref(self), fetcher)
 
     # -- what is read, under the lock ------------------------------------------------------------------------------------------
     def clear(self) -> list[tuple[Fetching, int]]:
@@ -238,22 +257,26 @@ class FetchDriver:
         self.held -= queue.held
         queue.clear()
 
-    def make_whole(self) -> None:
-        """If a step was torn: what was not handed out is fetched again."""
-        if self.step.torn:
-            with self.lock:
-                under_way = self._forget_fetched()
-            self.hang_up(under_way)
+    def restart(self) -> None:
+        """On a worker: fetch again what was not handed out. Connections of what is under way end."""
+        with self.taking, self.lock:
+            self.run.left = 0  # who takes one by one comes by a lock from now on
+            cause, under_way = self.step.torn, self._forget_fetched()
+            self.restarts += 1
+        level = logging.WARNING if isinstance(cause, Exception) else logging.INFO
+        log.log(level, "the consumer begins anew, its fetches end: %s interrupted it", type(cause).__name__)
+        self.hang_up(under_way)
+        self.filled.set()  # who was interrupted may have been about to say so
 
     def _forget_fetched(self) -> list[tuple[Fetching, int]]:
         """Under the lock. Returns whose fetches are under way: for hang_up()."""
-        under_way: list[tuple[Fetching, int]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
+        queues = self.queues
+        self.order.extend(queue for queue in queues.values() if queue not in self.order)
         for queue in list(self.order):
-            if self.queues.get(queue.position.tp) is not queue:
+            if queues.get(queue.position.tp) is not queue:
                 self.order.remove(queue)
-        for queue in self.queues.values():
-            if queue not in self.order:
-                self.order.append(queue)
+        under_way = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
+        for queue in queues.values():
             queue.clear()
             position = queue.position
             if position.consumed < 0 or position.state is State.RESETTING:
@@ -261,10 +284,10 @@ class FetchDriver:
             else:
                 position.seek(position.consumed, position.consumed_epoch)
         for share in self.shares:
-            share.fetcher.positions = {tp: queue.position for tp, queue in self.queues.items()}
+            share.fetcher.positions = {tp: queue.position for tp, queue in queues.items()}
             share.fetcher.forget_requests()
         self.held = 0
-        self.step.torn = False
+        self.step.torn = None
         return under_way
 
     def cancel_parked(self, partitions: Collection[TopicPartition]) -> list[tuple[Fetching, int]]:
@@ -299,16 +322,6 @@ class FetchDriver:
             self._watch_at = now + self._looks_every_s / 2
             self.watchdog.look(self, now)
 
-    def read_for(self, deadline: float) -> bool:
-        """With OS threads, who waits for records of a single leader takes its answers in, so that no reader has to wake anybody. False: it cannot."""
-        if self._handler.cooperative or len(self.shares) > 1:
-            return False
-        share = self.shares[0]
-        asked = list(share.fetcher.busy)
-        entry = share.under_way.get(asked[0]) if len(asked) == 1 else None
-        seen = self.fetches  # another caller may clear `filled` before this one sees it
-        return entry is not None and entry[1].stand_in.read_until(lambda: self.filled.is_set() or self.fetches != seen, deadline, beside=1)
-
     @property
     def is_full(self) -> bool:
         """Do the queues together hold as much as they may?"""
@@ -330,16 +343,8 @@ class FetchDriver:
                 return
             self.started, self.stopped = True, False
         self._handler.start()
-        me = held_weakly(self, *(share.wake for share in self.shares))
         for share in self.shares:
-            share.worker = self._handler.spawn_lasting(
-                _work,
-                me,
-                share,
-                weakref.ref(self.cluster),
-                _name=f"gkafka-fetcher-{share.index}",
-                _on_failure=lambda error: _failed(me, error),
-            )
+            share.begin(self._handler, self.cluster)
 
     def stop(self, timeout_s: float | None = None) -> None:
         """End the workers and close the fetch connections. What was not handed out is fetched again by the next start(). Idempotent. timeout_s: for
@@ -358,91 +363,61 @@ class FetchDriver:
             for share in self.shares:
                 share.fetcher.forget_requests()
         self.filled.set()
-        for share in self.shares:
-            share.wake.set()
+        workers = [(share.role, share.worker) for share in self.shares if share.worker is not None]
+        for role, worker in workers:
+            worker.signal.set()
             for broker in list(self.cluster._brokers.values()):
-                broker.drop_channel(share.role)
+                broker.drop_channel(role)
         deadline = self._handler.monotonic() + (END_S if timeout_s is None else min(timeout_s, END_S))
-        for share in self.shares:
-            if share.worker is not None and not self._handler.was_forked:  # in a child it is a copy, which may look alive and never ends
-                share.worker.join(max(0.0, deadline - self._handler.monotonic()))
+        for _, worker in workers:
+            if not self._handler.was_forked:  # in a child it is a copy, which may look alive and never ends
+                worker.end(deadline - self._handler.monotonic())
 
     def __del__(self) -> None:
         # Only a flag, for whoever still has it in hand: who sleeps is woken when it is gone.
         self.stopped = True
 
+    def died(self, error: BaseException) -> None:
+        """A fetch worker met a bug: whoever consumes is told, nobody waits for it in silence."""
+        log.error("a fetch worker ended by %s", type(error).__name__, exc_info=error)
+        told = ConsumerStoppedException(
+            f"a fetch worker of this consumer ended by {type(error).__name__}: {error}; stop() and start() it again"
+        )
+        told.__cause__ = error
+        with self.lock:
+            self.tell([told])
+        self.filled.set()
+
     # -- driving ---------------------------------------------------------------------------------------------------------------
     def kick(self) -> None:
-        """Something may have become fetchable: ask at once, whoever notices it. Nothing here waits, or switches to another greenlet."""
+        """Something may have become fetchable. Nothing here waits, or switches to another greenlet."""
         for share in self.shares:
-            self._kick_share(share)
+            share.wake()
 
-    def go_on(self) -> None:
-        """kick(); the workers do it with greenlets, since many partitions have just taken their time of this turn of the hub, and where there are
-        many brokers, which takes longer than the caller may have.
-        """
-        if not self._handler.cooperative and len(self.cluster.metadata.brokers) <= MANY_LEADERS:
-            self.kick()
-            return
-        for share in self.shares:
-            share.wake.set()
+    def turn(self, share: Fetching, worker: EngineWorker) -> float:
+        """On a worker: do all that is to be done now. Return when to look again."""
+        handler, watched = self._handler, worker.watched
+        woke, due = handler.monotonic(), NEVER
+        if share.fetcher.leaders > MANY_LEADERS and woke - share.looked_at < MERGED_S:
+            handler.sleep(MERGED_S)
+        if watched is not None:
+            watched.read()
+            due = watched.look(woke, self._looks_every_s)
+        handler.check_fork()
+        if worker.torn is not None:
+            self.step.torn, worker.torn = worker.torn, None
+            worker.raise_bug()
+        if self.step.torn is not None:
+            self.restart()
+        share.looked_at, share.again = handler.monotonic(), False
+        due = min(due, self._drive(share, share.looked_at))
+        self.watch()
+        if share.again:  # a request failed at once
+            return share.looked_at
+        return min(due, handler.looks_at(share.looked_at, self._looks_every_s))
 
-    def _kick_share(self, share: Fetching, *, failed: bool = False) -> None:
-        """failed: because of what came to nothing. Its partitions rest, and others may do so, too."""
-        leaders = share.fetcher.leaders
-        may_wait = failed or leaders > MANY_LEADERS
-        if may_wait and (share.turn.holder is not None or self._handler.monotonic() - share.beat < MERGED_S):
-            share.gather()
-            return
-        if self._handler.cooperative and leaders > SENT_AT_ONCE:
-            share.wake.set()  # sending to all of them has to let others run, which is the worker's alone: a caller may have what nobody was given
-            return
-        me = object()
-        try:
-            if self._drive(share, me) < share.sleeps_until:
-                share.wake.set()
-        except BaseException:
-            share.suspect(me)
-            raise
-
-    def _drive(self, share: Fetching, me: object) -> float:
-        """Send what the machine wants. One driver at a time: another one leaves a note and goes on. me: what the turn is taken as."""
-        deadline = float("inf")
-        while not self.stopped and self.started:
-            if not share.turn.take(me):
-                share.again = True
-                if not share.turn.take(me):
-                    return self._handler.monotonic() + BUSY_S
-            share.again = False
-            deadline = self._drive_once(share)
-            share.turn.give(me)
-            if not share.again:
-                return deadline
-            if me is not share and share.fetcher.leaders > MANY_LEADERS:
-                share.wake.set()  # notes may come faster than one look takes, and a caller would go on for ever
-                return deadline
-        return deadline
-
-    def mend(self, share: Fetching) -> None:
-        """On the worker: put right what an interrupted driver, or reader, left half done."""
-        me, notes = object(), list(share.notes)
-        holder = share.turn.holder
-        if holder is not None and holder not in notes and self._handler.monotonic() - share.beat < STUCK_S:
-            return  # somebody is driving: later
-        share.turn.take_over(me)
-        try:
-            self.make_whole()
-            with self.lock:
-                gone = share.fetcher.restore(share.is_under_way)
-            self.hang_up((share, broker_id) for broker_id in gone)
-            del share.notes[: len(notes)]
-            self.filled.set()  # who was interrupted may have been about to say so
-        finally:
-            share.turn.give(me)
-
-    def _drive_once(self, share: Fetching) -> float:
-        now = share.beat = self._handler.monotonic()
-        self.make_whole()
+    def _drive(self, share: Fetching, now: float) -> float:
+        """Send what the machine wants. Return when to poll it again."""
         with self.lock, self.step:
             self.divide()
             plan = share.fetcher.poll(now, full=self.is_full)
@@ -464,24 +439,22 @@ class FetchDriver:
         requests += [(self._check, check) for check in plan.checks]
         for count, (send, request) in enumerate(requests, 1):
             send(share, request)
-            if not count % SENT_AT_ONCE and share.turn.holder is share:
+            if not count % SENT_AT_ONCE:
                 self._handler.checkpoint()
-                share.beat = self._handler.monotonic()
 
     def _fetch(self, share: Fetching, asked: Asked) -> None:
-        me = weakref.ref(self)  # a consumer that was dropped must not be kept by a long poll
+        its_share = weakref.ref(share)  # a consumer that was dropped must not be kept by a long poll
 
         def on_done(response: Any, error: KafkaException | None) -> None:
-            driver = me()
-            if driver is not None and not driver.stopped:
+            share = its_share()
+            driver = None if share is None else share.owner()
+            if share is not None and driver is not None and not driver.stopped:
                 driver._fetched(share, asked, response, error)
 
         timeout_s = (self.config.request_timeout_ms + asked.request.max_wait_ms) / 1000
-        broker_id = asked.broker_id
         try:
-            channel = self._broker(broker_id).channel(share.role)
+            channel = self._broker(asked.broker_id).channel(share.role, share.taker)
             channel.send(asked.request, on_done, timeout_s=timeout_s, max_version=asked.max_version)
-            share.under_way[broker_id] = asked, channel
         except KafkaException as exc:
             on_done(None, exc.with_traceback(None))
 
@@ -494,20 +467,19 @@ class FetchDriver:
     def _fetched(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
         try:
             self._take_in(share, asked, response, error)
-        except BaseException:
-            self.step.torn = True  # a half of an answer is none
-            share.suspect()
+            share.wake()
+        except BaseException as exc:
+            share.tear(exc)  # a half of an answer is none
             raise
-        share.again = share.again or error is None
-        self._kick_share(share, failed=error is not None)
 
     def _take_in(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
         """A large answer slice by slice: between two others run, under no lock, in the worker that reads the connection."""
-        self.make_whole()
         slices = share.fetcher.on_fetched(asked, response, error, self._handler.monotonic())
         self.fetches += 1
         while not self.stopped:
             with self.lock, self.step:
+                if self.step.torn is not None:
+                    return  # it is fetched again
                 taken = next(slices, None)
                 if taken is None:
                     break
@@ -555,15 +527,15 @@ class FetchDriver:
 
         def on_done(response: Any, error: KafkaException | None) -> None:
             try:
-                self.make_whole()
                 with self.lock, self.step:
-                    take_in(response, error)
+                    if self.step.torn is None:  # else it is asked again
+                        take_in(response, error)
                 if error is None or self.errors:  # else there is no news for who waits, and looking at all queues takes long
                     self.filled.set()
-            except BaseException:
-                share.suspect()
+                share.wake()
+            except BaseException as exc:
+                share.tear(exc)
                 raise
-            self._kick_share(share, failed=error is not None)
 
         try:
             broker = self._broker(question.broker_id)
@@ -589,46 +561,3 @@ def _verify(buffer: memoryview, header: records.BatchHeader) -> None:
 
 def _trust(buffer: Any, header: Any) -> None:
     """With check_crcs=False."""
-
-
-def _failed(me: weakref.ref[FetchDriver], error: BaseException) -> None:
-    """A fetch worker was killed, or met a bug: whoever consumes is told, nobody waits for it in silence."""
-    driver = me()
-    if driver is None or driver.stopped or isinstance(error, ForkedClientError):
-        return
-    log.error("a fetch worker ended by %s", type(error).__name__, exc_info=error)
-    told = ConsumerStoppedException(
-        f"a fetch worker of this consumer ended by {type(error).__name__}: {error}; stop() and start() it again"
-    )
-    told.__cause__ = error
-    with driver.lock:
-        driver.tell([told])
-    driver.filled.set()
-
-
-def _work(me: weakref.ref[FetchDriver], share: Fetching, its_cluster: weakref.ref[Cluster]) -> None:
-    """A fetch worker: backoffs, metadata, and fetches that nobody else started. Ends with its consumer."""
-    share.suspect(share)  # the one before may have been interrupted
-    while True:
-        driver = me()
-        if driver is None or driver.stopped:
-            cluster = its_cluster()
-            if driver is None and cluster is not None:  # it was dropped without stop(): its connections are nobody's any more
-                for broker in list(cluster._brokers.values()):
-                    broker.drop_channel(share.role)
-            return
-        handler = driver._handler
-        handler.check_fork()
-        share.wake.clear()
-        share.gathers = False  # before it looks: what comes from here on wakes it again
-        if share.is_suspicious(handler.monotonic()):
-            driver.mend(share)
-        deadline = driver._drive(share, share)
-        now = handler.monotonic()
-        share.sleeps_until = min(deadline, handler.looks_at(now, driver._looks_every_s))
-        driver.watch()
-        del driver
-        share.wake.wait(max(0.001, share.sleeps_until - now))
-        if share.gathers:
-            share.wake.clear()
-            share.wake.wait(MERGED_S)

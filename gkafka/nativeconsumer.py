@@ -186,7 +186,7 @@ class NativeConsumer(OfOneProcess):
             driver.add(made)
             self._left.clear()
         driver.hang_up(under_way)
-        driver.go_on()
+        driver.kick()
 
     def add(
         self,
@@ -208,7 +208,7 @@ class NativeConsumer(OfOneProcess):
             parked = [] if paused else driver.cancel_parked(start)
         if not paused:  # else resume() does so
             driver.hang_up(parked)
-            driver.go_on()
+            driver.kick()
 
     def _make_queues(
         self,
@@ -266,7 +266,7 @@ class NativeConsumer(OfOneProcess):
         if at_once:
             self._driver.kick()
         else:
-            self._driver.go_on()
+            self._driver.kick()
 
     def _void(self, queue: Queue) -> Parked:
         """Under the lock: what was fetched, and what went wrong behind it, is of no account any more. Returns what to hang_up()."""
@@ -507,7 +507,7 @@ class NativeConsumer(OfOneProcess):
     def _go_on(self, parked: list[tuple[Fetching, int]]) -> None:
         if not self._driver.stopped:
             self._driver.hang_up(parked)
-            self._driver.go_on()
+            self._driver.kick()
 
     def epochs(self) -> dict[TopicPartition, int]:
         """For every partition the epoch of the leader that wrote what stands before the position, -1 where that is not known."""
@@ -613,23 +613,23 @@ class NativeConsumer(OfOneProcess):
             handed_out: list[Stood] = []
             try:
                 with self._taking:
-                    self._driver.make_whole()
                     self._handed_out, self._work, self._wants_more = handed_out, work, False
                     self.run.left = 0  # it would take what comes behind, which a deserializer that fails goes back over
-                    may_take = not self.troubles and self.may_hand_out()
+                    is_torn = self._driver.step.torn is not None  # a worker begins anew: until then nothing may be read
+                    may_take = not is_torn and not self.troubles and self.may_hand_out()
                     taken = take(wanted, reads_until) if may_take else []
                     if taken:
                         self.run.handed_out += 1
                         self._note_given(handed_out)
-                    wants_more = self._wants_more
+                    wants_more = self._wants_more or is_torn
                 if wants_more:
                     self._driver.kick()
                 if taken:
                     return taken
                 if work is not None:
                     work.forget()  # what was read held no record
-            except BaseException:  # a signal handler's: nobody gets what was taken
-                self._take_back(handed_out)
+            except BaseException as exc:  # a signal handler's: nobody gets what was taken
+                self._take_back(handed_out, exc)
                 if work is not None:
                     work.forget()
                 raise
@@ -662,17 +662,17 @@ class NativeConsumer(OfOneProcess):
                 return several(most)
             except SerializationError:
                 raise  # nothing was taken
-            except BaseException:
-                take_back([stood])
+            except BaseException as exc:
+                take_back([stood], exc)
                 raise
 
         return few
 
-    def _take_back(self, handed_out: list[Stood]) -> None:
+    def _take_back(self, handed_out: list[Stood], cause: BaseException) -> None:
         """What a call took that was interrupted, the next one gets: with what others took since, twice rather than never."""
         with self._lock:
             self.run.left = 0
-            self._driver.step.torn = True  # readers stand where nobody else does
+            self._driver.step.torn = cause  # readers stand where nobody else does
             for position, term, before, before_epoch in handed_out:
                 if position.term == term and before < position.consumed:
                     position.consumed, position.consumed_epoch = before, before_epoch
@@ -710,12 +710,13 @@ class NativeConsumer(OfOneProcess):
             return
         self._handler.check_fork()
         deadline = self._handler.monotonic() + seconds
-        if not self._driver.read_for(deadline):
-            self._filled.wait(max(0.0, deadline - self._handler.monotonic()))
+        self._filled.wait(max(0.0, deadline - self._handler.monotonic()))
         self._handler.checkpoint()  # who filled it used this turn of the hub; what the application does now may take as long
 
     def _is_any_open(self) -> bool:
         """Is there something that may be handed out? Asked twice by each call that waits: without a call for each of many that are empty."""
+        if self._driver.step.torn is not None:
+            return False
         return any((queue.reader is not None or queue.spans) and self._is_open(queue) for queue in list(self._order))
 
     def _is_open(self, queue: Queue) -> bool:
@@ -820,8 +821,8 @@ class NativeConsumer(OfOneProcess):
         """
         driver = self._driver
         with self._lock:
-            if queue.reader is not reader:
-                return False  # another thread has sought meanwhile: this is not what is wanted any more
+            if queue.reader is not reader or driver.step.torn is not None:
+                return False  # another thread has sought meanwhile, or was interrupted: this is not what is wanted any more
             if queue.is_void:  # what is left of it, nothing at least, says nothing of where the position is now
                 driver.held -= queue.size
                 queue.unread = 0

@@ -21,6 +21,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.batchstate import count_states
 from gkafka.core.deliverylimits import DeliveryLimits
 from gkafka.core.sender import Outgoing, Sender, SenderSettings
+from gkafka.engineworker import EngineWorker
 from gkafka.exceptions import (
     ForkedClientError,
     KafkaException,
@@ -34,7 +35,6 @@ from gkafka.net.channel import CutShort
 from gkafka.producerids import ProducerIds
 from gkafka.producernotes import FlushNote, Notes, wholes
 from gkafka.producerpace import Pace
-from gkafka.producerworker import ProducerWorker
 from gkafka.sealing import Sealer
 from gkafka.wire.produce import only_batches
 
@@ -98,7 +98,7 @@ class ProducerDriver:
         self.fatal: KafkaException | None = None
         self.restarts = 0
         self.closed = False
-        self.worker = ProducerWorker(self._handler, self, self.memory)
+        self.worker = EngineWorker(self._handler, self, "gkafka-producer", self.memory.takers)
         self.in_flight = InFlightRequests(config.request_timeout_ms / 1000)
         self.notes = Notes(appender, self.sender)
         self.pace = Pace(

@@ -15,7 +15,7 @@ from gkafka.net.channel import CutShort
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.core.sender import Sender
-    from gkafka.producerworker import ProducerWorker
+    from gkafka.engineworker import EngineWorker
 
 __all__ = ["ProducerIds"]
 
@@ -33,7 +33,7 @@ class ProducerIds:
         cluster: Cluster,
         lock: Any,
         sender: Sender,
-        worker: ProducerWorker,
+        worker: EngineWorker,
         timeout_s: float,
         on_fatal: Callable[[KafkaException], None],
     ) -> None:

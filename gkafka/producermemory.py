@@ -12,6 +12,7 @@ from gkafka.callbacks import is_callback
 
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
+    from gkafka.net.reader import Taker
     from gkafka.producerdriver import ProducerDriver
     from gkafka.records import Batch
 
@@ -63,10 +64,11 @@ class ProducerMemory:
             self._shares.pop(driver, None)
             self.budget.limit = max(self._shares.values(), default=0)
 
-    def drivers(self) -> list[ProducerDriver]:
-        """Of the producers that are open."""
+    def takers(self) -> list[Taker]:
+        """What takes over connections for the workers of the producers that are open."""
         with self._lock:
-            return list(self._shares)
+            workers = [driver.worker for driver in self._shares]
+        return [worker.taker for worker in workers if worker.taker is not None]
 
     def keep_apart(self, batch: Batch, size: int, drop: Callable[[Batch], None]) -> None:
         """A failed batch has left the buffer, and takes so many bytes beside it. Beyond KEPT_BYTES those that came first are dropped, whosever they

@@ -8,10 +8,10 @@ from gkafka.callbacks import is_callback
 
 if TYPE_CHECKING:
     from gkafka.core.accumulator import Accumulator
+    from gkafka.engineworker import EngineWorker
     from gkafka.handlers import Handler
     from gkafka.inflight import InFlightRequests
     from gkafka.producernotes import Notes
-    from gkafka.producerworker import ProducerWorker
     from gkafka.records import Appender
 
 __all__ = ["Pace"]
@@ -46,7 +46,7 @@ class Pace:
         *,
         notes: Notes,
         in_flight: InFlightRequests,
-        worker: ProducerWorker,
+        worker: EngineWorker,
         batch_bytes: int,
     ) -> None:
         self._handler, self._lock, self._appender, self._accumulator = handler, lock, appender, accumulator

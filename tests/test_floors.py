@@ -91,7 +91,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "producermemory",
             "producernotes",
             "producerpace",
-            "producerworker",
+            "engineworker",
             "produceroptions",
             "protocol",
             "rawfetch",

@@ -27,7 +27,6 @@ LATE = (
     "deliveryreports.TICK_S",
     "balancedconsumer.STOP_S",
     "managedbalancedconsumer.STOP_S",
-    "fetchdriver.STUCK_S",
     "fetchdriver.TICK_S",
     "nativeconsumer.TICK_S",
     "consumer.TICK_S",

@@ -124,10 +124,10 @@ def read_everything(consume: Callable[[], list[Any]], shots: Sequence[str] = (),
 @pytest.mark.parametrize(
     ("kind", "method", "lines", "share"),
     [
-        (FetchDriver, "_drive_once", 200, 0.3),
+        (FetchDriver, "turn", 200, 0.3),
         (FetchDriver, "_fetched", 200, 0.3),
         (Inbox, "answer", 200, 0.3),
-        (FetchDriver, "mend", 25, 0.8),
+        (FetchDriver, "restart", 25, 0.8),
     ],
     ids=lambda about: about if isinstance(about, str) else "",
 )
@@ -144,6 +144,8 @@ def test_a_consumer_whose_workers_are_interrupted_at_any_line_reads_everything_o
     caplog: Any,
 ) -> None:
     shoot_at(kind, method, gun, Random(seed), monkeypatch, lines, share)
+    if method == "restart":  # which is called where somebody was interrupted
+        shoot_at(kind, "_fetched", gun, Random(seed), monkeypatch, 200, 0.3)
     for _ in lives(gun):
         first = len(gun.shots)
         with consuming(cluster, "gevent") as consumer:
@@ -222,16 +224,16 @@ def test_few_records_that_a_signal_handler_kept_from_their_caller_come_again(clu
 def test_what_a_signal_handler_raises_in_a_fetch_worker_reaches_the_program(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, gun: WorkersGun, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, hits = FetchDriver._drive_once, 0
+    whole, hits = FetchDriver._drive, 0
 
-    def under_fire(driver: FetchDriver, share: Any) -> float:
+    def under_fire(driver: FetchDriver, share: Any, now: float) -> float:
         nonlocal hits
         if not hits and str(getattr(gevent.getcurrent(), "name", "")).startswith("gkafka-fetcher"):
             hits += 1
             signal.raise_signal(signal.SIGUSR1)
-        return whole(driver, share)
+        return whole(driver, share, now)
 
-    monkeypatch.setattr(FetchDriver, "_drive_once", under_fire)
+    monkeypatch.setattr(FetchDriver, "_drive", under_fire)
     client = KafkaClient(cluster.bootstrap, handler="gevent")
     consumer: Any = client.get_consumer(**QUICK)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.clock import now, soon
+from tests.kit.clock import now
 from tests.public.aids import LIMIT_S, Runner
 
 
@@ -25,23 +25,3 @@ def test_without_acks_nobody_waits_for_bytes(client: Any) -> None:
         acked.produce("t", b"a", partition=0).result(LIMIT_S)
         unacked.produce("t", b"b", partition=1).result(LIMIT_S)
     assert now() - begun < 20, "not a wait of a tenth of a second each time"
-
-
-def test_consume_keeps_its_time_when_its_connection_ends_meanwhile(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    consumer = client.get_consumer()
-    consumer.assign({("t", 0): 0})
-    assert consumer.consume_batch(1, 50) == []
-
-    def in_vain(deadline: float) -> bool:
-        late[0] = 100.0  # so long has it read, by the client's clock
-        return False
-
-    late = [0.0]
-    monkeypatch.setattr(client.handler, "monotonic", lambda: soon(late[0]))
-    monkeypatch.setattr(consumer._engine._driver, "read_for", in_vain)
-    begun = now()
-    assert consumer.consume_batch(1, 100_500) == []
-    assert now() - begun < 60
-    assert late[0]
-    monkeypatch.undo()
-    consumer.stop()

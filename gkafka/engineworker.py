@@ -1,7 +1,11 @@
-"""The worker of one producer: the thread or greenlet that sends, and what wakes it."""
+"""The worker of an engine: the thread or greenlet that drives it, and what wakes it.
+
+A producer has one, a consumer one for each of its fetchers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gkafka.exceptions import ForkedClientError, KafkaException, ReentrantCallError
@@ -11,9 +15,9 @@ from gkafka.starter import Starter, held_weakly
 if TYPE_CHECKING:
     from gkafka.handlers import Handler
     from gkafka.handlers.primitives import Event
-    from gkafka.producermemory import ProducerMemory
+    from gkafka.net.reader import Taker
 
-__all__ = ["ProducerWorker"]
+__all__ = ["EngineWorker"]
 
 AWAKE = float("inf")
 END_S = 0.1
@@ -37,14 +41,14 @@ class Driver(Protocol):
         """Take notice that this error ended the worker, and no other one is there."""
 
 
-class ProducerWorker:
+class EngineWorker:
     """Takes one turn of its driver after the other, and sleeps in between.
 
-    driver: held weakly, so that a producer that is dropped ends its worker. memory: knows the client's
-    other producers; their workers take over the connections that this one has read. signal: the Event
+    driver: held weakly, so that an engine that is dropped ends its worker. leave(): called on the
+    worker when it ends; returns who may take over the connections that it has read. signal: the Event
     that the worker sleeps on. watched: the connections that it reads itself, or None if they have
-    readers of their own; taker: takes those that are opened for this producer. idle_s: longest sleep
-    while nothing is unsettled. task: what runs the worker, None until it is started.
+    readers of their own; taker: takes those that are opened for this engine. idle_s: longest sleep
+    while nothing is to be done. task: what runs the worker, None until it is started.
 
     No signal interrupts a worker that is an OS thread, but whoever has its id may raise something in
     it (`PyThreadState_SetAsyncExc`). Under gevent the exception of a signal handler is raised in
@@ -53,8 +57,8 @@ class ProducerWorker:
     end. A greenlet ends with the exception, and another one takes its place; a thread goes on.
     """
 
-    def __init__(self, handler: Handler, driver: Driver, memory: ProducerMemory) -> None:
-        self._handler, self._memory = handler, memory
+    def __init__(self, handler: Handler, driver: Driver, name: str, leave: Callable[[], Iterable[Taker]]) -> None:
+        self._handler, self._name, self._leave = handler, name, leave
         alarm = handler.alarm()
         self.watched = None if alarm is None else Watched(handler, alarm)
         self.taker = None if self.watched is None else self.watched.take
@@ -63,11 +67,17 @@ class ProducerWorker:
         self.torn: BaseException | None = None
         self._bug: BaseException | None = None
         self.task: Any = None
+        self._id: int | None = None
         self._sleeps_until = AWAKE
         self._driver = held_weakly(driver, self.signal)
         self._starter = Starter(handler)
         # A caller that was interrupted in start() may start another worker: one of them works.
         self._unclaimed = [None]
+
+    @property
+    def is_here(self) -> bool:
+        """Is the caller the worker?"""
+        return self._id == self._handler.current_id()
 
     def start(self) -> None:
         """Start the worker, once; at once unless another caller is about to."""
@@ -76,7 +86,7 @@ class ProducerWorker:
     def _spawn(self) -> None:
         if self.task is None:
             self._handler.start()
-            self.task = self._handler.spawn(self._run, _name="gkafka-producer", _on_failure=self._failed)
+            self.task = self._handler.spawn(self._run, _name=self._name, _on_failure=self._failed)
 
     def wake(self, due: float = 0.0) -> None:
         """Wake the worker if it does not know of something that is to be done at that time."""
@@ -84,10 +94,10 @@ class ProducerWorker:
             self.signal.set()
 
     def tear(self, cause: BaseException) -> None:
-        """Note that somebody who worked for the producer did not finish.
+        """Note that somebody who worked for the engine did not finish.
 
         After an interruption the worker begins anew. Any other cause is a bug: `raise_bug` ends the
-        worker by it, as by one of its own, and the producer with it.
+        worker by it, as by one of its own, and the engine with it.
         """
         if not self._is_from_outside(cause):
             self._bug = cause  # first: whoever sees the mark raises it
@@ -95,7 +105,7 @@ class ProducerWorker:
         self.signal.set()
 
     def raise_bug(self) -> None:
-        """On the worker: raise what somebody failed with who worked for the producer."""
+        """On the worker: raise what somebody failed with who worked for the engine."""
         bug, self._bug = self._bug, None
         if bug is not None:
             raise bug
@@ -115,6 +125,7 @@ class ProducerWorker:
     def _run(self) -> None:
         if self._driver() is None or not self._claim():
             return
+        self._id = self._handler.current_id()
         while not self._work():
             pass
 
@@ -136,9 +147,9 @@ class ProducerWorker:
                     return False
             raise
         finally:
+            takers = self._leave()
             if self.watched is not None:
-                others = [other.worker for other in self._memory.drivers()]
-                self.watched.end([other.taker for other in others if other is not self and other.taker is not None])
+                self.watched.end(takers)
         return True
 
     def _claim(self) -> bool:
