@@ -1040,13 +1040,14 @@ class NativeConsumer(OfOneProcess):
         self.stop(timeout)
 
     def stats(self) -> dict[str, Any]:
-        """Counters: fetches answered, messages and bytes buffered, logs that were found cut, positions."""
+        """Counters: fetches answered, messages and bytes buffered, restarts, logs that were found cut, positions."""
         driver = self._driver
         return {
             "fetches": driver.fetches,
             "buffered": self.buffered(),
             "buffered_bytes": driver.held,
             "stall_warnings": driver.watchdog.warnings if driver.watchdog is not None else 0,
+            "restarts": driver.restarts,
             "truncations": sum(share.fetcher.lookups.truncations for share in driver.shares),
             "positions": {f"{t}-{p}": o for (t, p), o in self.positions().items()},
         }

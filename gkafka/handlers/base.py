@@ -112,12 +112,6 @@ class Stream(abc.ABC):
         """
         return self.recv_into(stage, deadline), 0
 
-    def wait_readable(self, deadline: float) -> bool:
-        """Wait until recv_into() has something to say at once; False: it had not by the deadline. Takes no byte: whoever is interrupted in it has
-        lost none. True also where only recv_into() can tell.
-        """
-        return True
-
     def receive_ready(self, view: memoryview) -> int | None:
         """What has come already, put at the start of view: how many bytes; 0 when the peer will send no more, None if none have. Never waits."""
         try:
@@ -131,9 +125,6 @@ class Stream(abc.ABC):
     def receive_now(self, view: memoryview | bytearray) -> int:
         """What has come already, put at the start of view: how many bytes, 0 if none have. Never waits, and may be called beside a worker that reads."""
         return 0
-
-    def left(self) -> None:  # noqa: B027  # only a call of a thread ends unnoticed
-        """The calling worker is in none of these calls: for who was interrupted in one of them, which may not have noticed its end."""
 
     def look_again(self) -> None:  # noqa: B027  # a thread that waits in the kernel cannot be told
         """Who waits for bytes gets KafkaTimeoutError now: it is to come back sooner than it meant to."""

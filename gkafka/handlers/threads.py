@@ -191,7 +191,6 @@ class ThreadStream(Stream):
             sock.setblocking(True)
         self._waiting_for = selected or by_kernel()
         self._readable: Readiness | None = None
-        self._awaited: Readiness | None = None
         self._writable: Readiness | None = None
 
     def end_connect(self, deadline: float | None, connected: bool) -> None:
@@ -291,19 +290,6 @@ class ThreadStream(Stream):
         finally:
             self._leave()
 
-    def wait_readable(self, deadline: float) -> bool:
-        self._enter()
-        try:
-            if self._awaited is None:  # not recv_into()'s own: another worker may be in there meanwhile
-                self._awaited = self._waiting_for(self._fd, False)
-            self._wait(self._awaited, deadline, "answer")
-            self._drained = False
-            return True
-        except KafkaTimeoutError:
-            return False
-        finally:
-            self._leave()
-
     def try_send(self, buffers: Sequence[Buffer]) -> int:
         self._enter()
         try:
@@ -359,9 +345,6 @@ class ThreadStream(Stream):
             if deadline is not None and left <= SLICE_S:
                 raise KafkaTimeoutError(f"{self.peer}: no {what} by the deadline")
 
-    def left(self) -> None:
-        self._leave()
-
     def shutdown(self) -> None:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -404,7 +387,7 @@ class ThreadStream(Stream):
             self._end()
 
     def _end(self) -> None:
-        for readiness in (self._readable, self._awaited, self._writable):
+        for readiness in (self._readable, self._writable):
             if readiness is not None:
                 readiness.close()
         self._sock.close()

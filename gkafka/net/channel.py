@@ -2,7 +2,7 @@
 
     caller: send() > encode > one non-blocking send   (net/requestsender.py, net/outbox.py)
     reader: open (net/opening.py) > send the backlog > frame > decode > on_done   (net/inbox.py)
-    caller that waits, while the reader stands aside: frame > decode > on_done   (net/standin.py)
+    or an engine's worker, once it is open: frame > decode > on_done   (net/watched.py)
 
 What may be asked, and what an answer belongs to, is decided by `core.connection`. The socket and
 the first fault that was seen of it are in `net/link.py`, which all parts share.
@@ -11,7 +11,6 @@ the first fault that was seen of it are in `net/link.py`, which all parts share.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from typing import Any, TypeAlias
 
 import gkafka
@@ -34,10 +33,8 @@ from gkafka.net.openings import Openings, Rank
 from gkafka.net.outbox import Out
 from gkafka.net.place import OTHERS_FIRST, Place
 from gkafka.net.reader import Reader, Taker
-from gkafka.net.reading import SMALL_ANSWER, Reading
 from gkafka.net.requestsender import RequestSender
 from gkafka.net.session import Session
-from gkafka.net.standin import StandIn
 from gkafka.wire.apis import Versions
 
 __all__ = ["Channel", "CutShort", "OnDone"]
@@ -146,25 +143,20 @@ class Channel:
             awaited_until=self._backlog.last_deadline,
             lost=link.lost,
         )
-        self._reading = Reading(handler, SMALL_ANSWER if config.uses_tls else inf)
         self._inbox = Inbox(
             handler,
             self._connection,
             link,
             self._backlog,
             self._looks,
-            self._reading,
             self._completions,
             send_backlog=self._sender.send_backlog,
         )
-        self.stand_in = StandIn(handler, self._connection, link, self._inbox, self._looks, self._reading)
         self._reader = Reader(
             handler,
-            self._connection,
             link,
             self._inbox,
             self._looks,
-            self._reading,
             self._completions,
             name=f"gkafka-{role}-{self.peer}",
             taker=taker,
@@ -222,8 +214,6 @@ class Channel:
                     self._reader.expect(now + timeout_s)
                 if frame is not None:
                     sender.send_frame(frame, None if expects_response else on_done)
-                    if self._reading.is_aside:
-                        self._reading.sent(self._connection.in_flight)
                 elif self._doubts.guess.doubted and not self._connection.in_flight:
                     link.break_off(self._doubts.asked_again(request.API.name))  # at once, and not when the reader looks
             except BaseException:
@@ -337,7 +327,6 @@ class Channel:
             self._shut(error)
         except ReentrantCallError:
             self.abandon()
-        self.stand_in.end_below()
 
     def abandon(self) -> None:
         """For finalizers: its owner is gone. Only sets a flag.

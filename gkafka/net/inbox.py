@@ -2,7 +2,7 @@
 
     frame (net/buffers.py) > correlate > decode > on_done
 
-Who does so is decided by the turn to read, see net/reading.py.
+The reader of the connection does so, or the worker that has taken it (net/reader.py).
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from gkafka.core.connection import Connection
+from gkafka.core.connection import Connection, Sent
 from gkafka.exceptions import KafkaException, KafkaTimeoutError, ProtocolError
 from gkafka.handlers import Handler, Stream
 from gkafka.logs import get_logger
 from gkafka.net.backlog import Backlog
 from gkafka.net.buffers import FrameReader
 from gkafka.net.completions import Completions
-from gkafka.net.link import CutShort, Link
+from gkafka.net.link import Link
 from gkafka.net.looks import Looks
-from gkafka.net.reading import Reading
 
 __all__ = ["Inbox", "NotYet"]
 
@@ -30,11 +29,12 @@ LARGE_ANSWER_BYTES = 1 << 14
 
 
 class NotYet(Exception):
-    """The rest of an answer did not come in the time that a caller has for it."""
+    """The rest of an answer has not come, and the worker that takes it in does not wait."""
 
 
 class Inbox:
-    """frames: what cuts the answers from the stream, once the connection is open.
+    """frames: what cuts the answers from the stream, once the connection is open. answering: the
+    request whose answer was taken out, and is not told yet.
 
     send_backlog(): called after an answer if requests wait for room on the connection.
     """
@@ -48,7 +48,6 @@ class Inbox:
         link: Link,
         backlog: Backlog,
         looks: Looks,
-        reading: Reading,
         completions: Completions,
         *,
         send_backlog: Callable[[], None],
@@ -58,9 +57,9 @@ class Inbox:
         self._link = link
         self._backlog = backlog
         self._looks = looks
-        self._reading = reading
         self._completions = completions
         self._send_backlog = send_backlog
+        self.answering: Sent | None = None
 
     def open(self, frames: FrameReader) -> None:
         """The connection is open: its frames are received from here on."""
@@ -75,7 +74,7 @@ class Inbox:
         """
         with self._link.lock:
             self._link.raise_if_closed()
-            sent = self._connection.take(frame, self._reading.note)
+            sent = self._connection.take(frame, self._note)
         try:
             if len(frame) < LARGE_ANSWER_BYTES:
                 message = self._connection.decode(sent, frame)
@@ -93,15 +92,18 @@ class Inbox:
                 else ProtocolError(f"{self._link.peer}: {exc!r}", broker=self._link.broker, api=sent.api.name)
             )
             self._completions.complete(sent.token, None, error)
+            self.answering = None
             raise
         if self._backlog.queued and self._backlog.max_in_flight is not None:
             self._send_backlog()
         if log.isEnabledFor(logging.DEBUG):
             took_s = self._handler.monotonic() - sent.sent_at
             log.debug("%s: %s v%s answered in %.3f s", self._link.peer, sent.api.name, sent.version, took_s)
-        self._reading.answered(len(frame))
         self._completions.complete(sent.token, message, None)
-        self._reading.answering = None
+        self.answering = None
+
+    def _note(self, sent: Sent) -> None:
+        self.answering = sent
 
     def answer_all(self) -> None:
         """Complete all requests whose answers have come."""
@@ -122,11 +124,6 @@ class Inbox:
             return exc
         log.error("%s: the reader failed", self._link.peer, exc_info=exc)
         return ProtocolError(f"{self._link.peer}: the reader failed: {type(exc).__name__}: {exc}", broker=self._link.broker)
-
-    def cut_short(self) -> None:
-        """A caller was interrupted while it read: break the link off."""
-        self._reading.tear()
-        self._link.break_off(CutShort(f"{self._link.peer}: a caller was interrupted while it read", broker=self._link.broker))
 
     # -- bytes
     def _receive(self, view: memoryview) -> int:
@@ -178,8 +175,6 @@ class Inbox:
 
     def _look_before(self) -> float:
         """Return until when to wait for bytes."""
-        if self._reading.guest_until is not None:
-            return self._reading.guest_until  # a caller looks around where it waits
         self._handler.check_fork()
         return self._looks.look()
 
@@ -187,6 +182,3 @@ class Inbox:
         """Raise, unless this was no more than the time to look around."""
         if not isinstance(exc, KafkaTimeoutError):
             raise self._handler.interruption(exc) or self._link.lost(exc) from None
-        if self._reading.guest_until is not None:
-            self._looks.look()
-            raise NotYet from None

@@ -82,15 +82,6 @@ class Looks:
         self._at = until if deadline is None else min(deadline, until)
         return self._at
 
-    def look_aside(self) -> bool:
-        """Look at what callers that read have no time for.
-
-        Return whether nothing is to be read any more.
-        """
-        if self._session is not None:
-            self._look_at_session(self._session, self._handler.monotonic(), 0.0)
-        return self._link.is_over()
-
     def _look_at_session(self, session: Session, now: float, until: float) -> float:
         if now >= session.renew_at and self._connection.versions is not None:
             session.renew(self._connection.versions, self._connect_timeout_s)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TypeAlias, TypeVar
 
-from gkafka.core.connection import Connection
 from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaException
 from gkafka.handlers import Handler
 from gkafka.logs import get_logger
@@ -22,7 +21,6 @@ from gkafka.net.completions import Completions
 from gkafka.net.inbox import Inbox
 from gkafka.net.link import CutShort, Link
 from gkafka.net.looks import Looks
-from gkafka.net.reading import Reading
 
 __all__ = ["Reader", "Taker"]
 
@@ -42,11 +40,9 @@ class Reader:
     def __init__(
         self,
         handler: Handler,
-        connection: Connection,
         link: Link,
         inbox: Inbox,
         looks: Looks,
-        reading: Reading,
         completions: Completions,
         *,
         name: str,
@@ -59,10 +55,8 @@ class Reader:
         self.ended = handler.Event()
         self.expect: Callable[[float], None] = _look_around
         self._handler = handler
-        self._connection = connection
         self._inbox = inbox
         self._looks = looks
-        self._reading = reading
         self._completions = completions
         self._name = name
         self._taker = taker
@@ -119,7 +113,7 @@ class Reader:
     def _read(self, begin: Callable[[], None] = lambda: None) -> None:
         """Read as long as the connection is open, and nobody takes it."""
         error: KafkaException | None = None
-        link, inbox, reading = self.link, self._inbox, self._reading
+        link, inbox = self.link, self._inbox
         try:
             begin()
             if self._is_given():
@@ -127,9 +121,6 @@ class Reader:
             while True:
                 inbox.answer(inbox.frames.read())
                 self._handler.checkpoint()
-                reading.stand_aside(lambda: self._connection.in_flight, self._look_aside)
-                if reading.torn and link.broken is None:
-                    inbox.cut_short()
                 if link.broken is not None:  # what is in the buffers may be half of what came
                     raise link.broken
         except Exception as exc:
@@ -138,7 +129,6 @@ class Reader:
                 error = self._stopped_by(interruption)
                 raise interruption from None
             error = inbox.failed(exc)
-            reading.answering = reading.untold  # others are completed, or will be failed
         except BaseException as exc:
             error = self._stopped_by(exc)
             raise
@@ -146,17 +136,14 @@ class Reader:
             if not link.taken:
                 self._end(error)
 
-    def _look_aside(self) -> bool:
-        """While callers read."""
-        return self._looks.look_aside() or self._reading.torn
-
     def _end(self, error: KafkaException | None) -> None:
         try:
             self._shut(error)
         finally:  # also if a second signal comes meanwhile
-            if self._reading.answering is not None:
+            sent = self._inbox.answering
+            if sent is not None:
                 with contextlib.suppress(BaseException):  # what ended it goes on already
-                    self._completions.complete(self._reading.answering.token, None, error or self.link.closed_error())
+                    self._completions.complete(sent.token, None, error or self.link.closed_error())
             if self.link.stream is not None:
                 self.link.stream.close()  # whoever shut the connection may have been interrupted before that
             self.ended.set()
@@ -196,7 +183,6 @@ class Reader:
             raise
         except Exception as exc:
             error = self._inbox.failed(exc)
-            self._reading.answering = self._reading.untold
             self._end(error)
             return None
 

@@ -184,16 +184,8 @@ class TlsStream(Stream):
             else:  # our own close_notify was answered before our close() had come to an end
                 raise SocketDisconnectedError(f"{self.peer}: the connection was closed by this client")
 
-    def wait_readable(self, deadline: float) -> bool:
-        with self._lock:
-            has_some = self._tls.pending() or self._incoming.pending
-        return bool(has_some) or self._stream.wait_readable(deadline)
-
     def look_again(self) -> None:
         self._stream.look_again()
-
-    def left(self) -> None:
-        self._stream.left()
 
     def _decrypt(self, target: memoryview) -> int | None:
         """What can be decrypted now, as much as fits; 0 at the end, None if more ciphertext is needed."""

@@ -334,10 +334,10 @@ def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
     full(consumer, run)
     take, others = NativeConsumer._take_back, []
 
-    def behind_another(engine: NativeConsumer, handed_out: Any) -> None:
+    def behind_another(engine: NativeConsumer, handed_out: Any, cause: BaseException) -> None:
         monkeypatch.setattr(NativeConsumer, "_take_back", take)
         others.extend(offsets(consumer, 5))
-        take(engine, handed_out)
+        take(engine, handed_out, cause)
 
     def interrupted(engine: NativeConsumer, wanted: int, until: float) -> Any:
         monkeypatch.setattr(NativeConsumer, "_take", taking)
