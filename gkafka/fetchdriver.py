@@ -9,7 +9,6 @@ not handed out is fetched once more.
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -263,8 +262,7 @@ class FetchDriver:
             self.run.left = 0  # who takes one by one comes by a lock from now on
             cause, under_way = self.step.torn, self._forget_fetched()
             self.restarts += 1
-        level = logging.WARNING if isinstance(cause, Exception) else logging.INFO
-        log.log(level, "the consumer begins anew, its fetches end: %s interrupted it", type(cause).__name__)
+        log.info("the consumer begins anew, its fetches end: %s interrupted a step", type(cause).__name__)
         self.hang_up(under_way)
         self.filled.set()  # who was interrupted may have been about to say so
 

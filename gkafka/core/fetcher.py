@@ -354,20 +354,6 @@ class Fetcher:
         for position, _ in asked.partitions.values():
             position.in_flight = False
 
-    def restore(self, is_under_way: Callable[[Asked], bool]) -> list[int]:
-        """Whoever was to send or to take in was interrupted: forget the fetches that are with no connection, and every look-up.
-
-        Returns the brokers of those fetches. Their connections are to be closed: a fetch may be under way on them of which nobody knows.
-        """
-        gone = [broker_id for broker_id, asked in self.busy.items() if not is_under_way(asked)]
-        for broker_id in gone:
-            self._give_up(broker_id)
-        self.lookups.forget()
-        fetched = {tp for asked in self.busy.values() for tp in asked.partitions}
-        for tp, position in self.positions.items():
-            position.in_flight = tp in fetched
-        return gone
-
     def forget_requests(self) -> None:
         """Whatever is under way is nobody's any more: its answers are dropped, and brokers may be asked anew."""
         for broker_id in self.busy:

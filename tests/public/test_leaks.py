@@ -205,9 +205,9 @@ def test_a_consumer_that_is_dropped_while_its_leader_is_away_ends_its_worker(
         cluster.stop_broker(1)
     refused, channel = [], Broker.channel
 
-    def counted(self: Broker, role: object) -> Any:
+    def counted(self: Broker, role: object, taker: Any = None) -> Any:
         try:
-            return channel(self, role)
+            return channel(self, role, taker)
         except ConnectionFailedError:
             refused.append(role)
             raise
