@@ -29,7 +29,7 @@ LATE = (
     "managedbalancedconsumer.STOP_S",
     "fetchdriver.STUCK_S",
     "fetchdriver.TICK_S",
-    "nativeconsumer.TICK_S",
+    "taking.TICK_S",
     "consumer.TICK_S",
     "membership.TICK_S",
 )
