@@ -62,16 +62,15 @@ class Ownership:
 
     def lose(self) -> None:
         """Everything is gone, at once. What the application has not heard of yet it need not hear of now."""
-        self.losses += self.any
         unheard = {tp for tell in self._queue if tell.change is Change.ASSIGNED for tp in tell.partitions}
         running = self.running.partitions if self.running is not None and self.running.change is Change.REVOKED else ()
         lost = [tp for tp in (*self.leaving, *self.owned) if tp not in unheard and tp not in running]
         lost += [tp for tell in self._queue if tell.change is Change.LOST for tp in tell.partitions]
+        had_any = self.any
+        self._queue = deque([Tell(Change.LOST, tuple(dict.fromkeys(lost)))] if lost else ())  # first, as in gain()
         self.owned.clear()
         self.leaving.clear()
-        self._queue.clear()
-        if lost:
-            self._queue.append(Tell(Change.LOST, tuple(lost)))
+        self.losses += had_any
 
     def next(self) -> Tell | None:
         """What to tell now, once; None while the last callback runs."""
