@@ -1,6 +1,6 @@
 """A member of a group, whichever protocol it speaks: what it has, what it may commit, where its coordinator is, and when all that ends.
 
-It waits for nothing and sends nothing: `poll(now)` returns a Plan, `on_answer` takes the outcome of a request, `told` that a callback has
+It waits for nothing and sends nothing: `poll(now)` returns a Plan, `on_answer` takes the outcome of a request, `ownership.told` that a callback has
 returned. How a member joins, what it is assigned and what its heartbeats say, each protocol rules in a room of its own: `group`, `consumergroup`.
 
 What it promises: a partition is delivered (`delivered`) only while no other member can have it. So what it has ends, by its own clock, when
@@ -176,7 +176,7 @@ class GroupMachine(abc.ABC):
     def restart(self, now: float) -> None:
         """Begin anew from the state: whoever worked here, or was to send or call, was interrupted, and how far it came nobody knows.
 
-        Nothing is under way any more: what the state calls for is asked again, and `telling` is to be told again. What answers of earlier
+        Nothing is under way any more: what the state calls for is asked again, and `ownership.running` is to be told again. What answers of earlier
         requests say does not count.
         """
         self.requests.restart(now)
