@@ -1,55 +1,48 @@
-"""A member of a classic group at work: drives `gkafka.core.group` with connections, a worker for requests and another for what users are called for.
+"""A member of a group at work: drives the machine of its protocol with connections, a worker for requests and another for what takes long.
 
-The first worker does nothing that takes long: a callback that runs, a parked JoinGroup, a long poll delay no heartbeat. JoinGroup and SyncGroup
-have a connection of their own, since coordinators park them.
+The first worker does nothing that takes long: a callback that runs, a parked JoinGroup, a long poll delay no heartbeat.
 
-Under gevent a signal handler's exception may end either at any step. The next one goes on: a request that may not have gone out is asked again, a callback
-that has not returned is called again.
+Whoever is interrupted while he works on the member leaves a mark (`Mark`), and the worker for requests begins anew (`Member.restart`): what was under
+way is asked again, as the machine's state calls for it. A callback that has not returned is called again.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gkafka.broker import CONTROL
 from gkafka.common import TopicPartition
-from gkafka.core.assignors import Topics
 from gkafka.core.backoff import Backoff
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
 from gkafka.core.group import Group
+from gkafka.core.groupleader import Election
 from gkafka.core.groupmachine import MakeMachine
-from gkafka.core.groupstate import Ask, GroupOptions, Lane, State, Tell, Ticket, Verdict
+from gkafka.core.groupstate import Ask, GroupOptions, Plan, State, Tell, Ticket, Verdict
 from gkafka.escaping import escaped
-from gkafka.exceptions import ClientClosedError, ForkedClientError, KafkaException, SocketDisconnectedError
+from gkafka.exceptions import ForkedClientError, KafkaException, ReentrantCallError
+from gkafka.grouptopics import GroupTopics
 from gkafka.lifetime import watch_member
 from gkafka.logs import get_logger
+from gkafka.memberrequests import UNANSWERED_S, MemberRequests
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
-    from gkafka.broker import Broker
+    from types import TracebackType
+
     from gkafka.cluster import Cluster
     from gkafka.handlers import Handler
-    from gkafka.net.channel import Channel
+    from gkafka.handlers.primitives import Event
 
 __all__ = ["Member", "rebalance_timeout_s"]
 
 log = get_logger(__name__)
 
 TICK_S = 4.0
-UNANSWERED_S = 1.0
-"""How often a worker looks that may be interrupted, while a request is under way: two looks find one whose answer was lost."""
-TOPICS_S = 10.0
-"""How long the leader looks for the partitions of a topic that others subscribed to; what is not known by then is nobody's in this generation."""
 FAILED_S = 0.5
 """When a division is tried again that failed for a reason of ours: it is still to be done, and may fail again."""
-AGAIN_S = 0.5
-"""How long for those that were not there the last time: the whole group stands still meanwhile."""
-
 
 _STATES = {
     State.AWAY: "not in the group: the application does not ask for messages",
@@ -64,12 +57,43 @@ _STATES = {
 }
 
 
+class Mark:
+    """Left by whoever is interrupted in a `with` statement of this: that work was not finished.
+
+    cause: what interrupted it, until the member begins anew. bug: the same if it came from no signal
+    handler, kill or time-out. wake: set then.
+    """
+
+    __slots__ = ("_handler", "_wake", "bug", "cause")
+
+    def __init__(self, handler: Handler, wake: Event) -> None:
+        self._handler, self._wake = handler, wake
+        self.cause: BaseException | None = None
+        self.bug: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            if not self._is_from_outside(error):
+                self.bug = error  # first: whoever sees the mark raises it
+            self.cause = error
+            self._wake.set()
+
+    def _is_from_outside(self, error: BaseException) -> bool:
+        outside = ReentrantCallError, ForkedClientError
+        return not isinstance(error, Exception) or isinstance(error, outside) or self._handler.interrupted(error)
+
+
 class Member:
     """One member. on_change(tell, generation, member_id): a change of what it has, on the callbacks' worker, one at a time; on_problem(error): for
     the user. Both are called under no lock, and whatever they raise goes to on_problem. max_pause_s: the longest between two tries of a request.
     machine: which protocol it speaks; ConsumerGroup for KIP-848, with its options.
 
     Leaving is for good. A member that is dropped without it ends when its owner does, or the interpreter: see `abandon`.
+
+    `with self._lock` is for one step of the machine, `self._mark` for steps that belong together: an interruption between them costs a restart.
     """
 
     def __init__(
@@ -88,21 +112,18 @@ class Member:
         self._lock = self._handler.Mutex()
         self._group = machine(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
         self._group.is_interruption = self._handler.interrupted
-        self._role = ("group", object())
-        self._at: Broker | None = None  # where its own connection is
         self._wake = self._handler.Event()
+        self._mark = Mark(self._handler, self._wake)
+        self._requests = MemberRequests(cluster, self._answered)
+        self._topics = GroupTopics(cluster, options.group)
         self._watchers: list[Any] = []  # an event for each caller in wait_for(): one that all shared would be cleared by one for another
-        self._jobs: Any = self._handler.Queue()  # what wakes the callbacks' worker; None ends it
-        self._due: deque[Any] = deque()  # what it has to do, until it is done
-        self._sent: list[tuple[Ask, Channel]] = []  # requests under way, each with the connection that has it
-        self._doubtful: list[Ask] = []  # those whose connection had nothing to answer when that was looked at last
-        self._look_at = 0.0
+        self._jobs = self._handler.Event()  # wakes the callbacks' worker
         self._calling: Any = None
-        self._abandoned = self._ended = self._over = self._looking = False
-        self._divided: dict[str, int] = {}  # by this member as the leader: how many partitions each topic had
-        self._absent: set[str] = set()  # topics that were not there then
+        self._abandoned = self._ended = False
+        self._restarts = 0
         cluster.sleepers.add(self._wake)
-        self._worker = self._handler.spawn_lasting(_work, [self], self._wake, _name="gkafka-group")
+        held = [self]
+        self._worker = self._handler.spawn_lasting(_work, held, self._wake, _name="gkafka-group", _on_failure=partial(_failed, held))
         self._caller = self._handler.spawn_lasting(_call, weakref.ref(self), self._jobs, _name="gkafka-rebalance")
         watch_member(self)
 
@@ -141,13 +162,13 @@ class Member:
 
     def delivery_end(self) -> Callable[[], float]:
         """When that ends if no answer comes, as a function like that."""
-        return lambda: self._group.delivers_until
+        return lambda: self._group.lease.ends_at
 
     @property
     def terms(self) -> Mapping[TopicPartition, int]:
         """The partitions that it may commit for, when it may, each with its term: what is being given up is among them until its callback returns."""
         with self._lock:
-            return self._group.terms
+            return self._group.ownership.terms
 
     @property
     def identity(self) -> tuple[int, str]:
@@ -165,8 +186,7 @@ class Member:
         """Has a topic other partitions than when this member divided it, as the leader? Members of other clients leave it to the leader to notice,
         also of topics that it does not read.
         """
-        known = {name: self._cluster.metadata.topic(name) for name in self._divided} if self.is_leader else {}
-        return any(info is not None and len(info.partitions) != self._divided.get(name) for name, info in known.items())
+        return self.is_leader and self._topics.is_outdated
 
     def rejoin(self, reason: str) -> None:
         """Have the partitions divided anew."""
@@ -196,7 +216,7 @@ class Member:
 
     def on_commit(self, ticket: Ticket, error: KafkaException | None) -> Verdict:
         """What came of it."""
-        with self._lock:
+        with self._lock, self._mark:
             return self._group.on_commit(ticket, error, self._handler.monotonic())
 
     def commit_is_over(self) -> None:
@@ -210,8 +230,9 @@ class Member:
             if group.error is not None:
                 return f"this can be no member any more: {type(group.error).__name__}: {group.error}"
             text = _STATES.get(group.state, group.state.value)
-            where = "" if group.coordinator is not None else "; the coordinator is being looked for"
-            last = "" if group.trouble is None else f"; tried again after {type(group.trouble).__name__}: {group.trouble}"
+            trouble = group.requests.trouble
+            where = "" if group.requests.coordinator is not None else "; the coordinator is being looked for"
+            last = "" if trouble is None else f"; tried again after {type(trouble).__name__}: {trouble}"
             member = escaped(group.member_id) or "not named yet"
             return f"{text}, generation {group.generation}, member {member}{where}{last}"
 
@@ -219,7 +240,13 @@ class Member:
         """Where it stands, and how often that has changed."""
         with self._lock:
             group = self._group
-            return {"state": group.state.value, "generation": group.generation, "rebalances": group.rebalances, "losses": group.losses}
+            return {
+                "state": group.state.value,
+                "generation": group.generation,
+                "rebalances": group.rebalances,
+                "losses": group.ownership.losses,
+                "restarts": self._restarts,
+            }
 
     @property
     def error(self) -> KafkaException | None:
@@ -249,7 +276,7 @@ class Member:
     @property
     def trouble(self) -> KafkaException | None:
         """What is tried again, None if nothing has failed: the coordinator may hold an answer until others have joined again."""
-        return self._group.trouble
+        return self._group.requests.trouble
 
     def wait_for(self, true: Callable[[], bool], seconds: float) -> bool:
         """Wait until something holds that an answer or a callback makes true. Returns whether it does."""
@@ -275,7 +302,7 @@ class Member:
         workers end by themselves.
         """
         deadline = self._handler.monotonic() + timeout_s
-        with self._lock:
+        with self._lock, self._mark:
             self._group.leave(reason)
         self._wake.set()
         if self.in_callback:
@@ -289,15 +316,21 @@ class Member:
 
     def leave_at_once(self, timeout_s: float) -> None:
         """Tell the coordinator now what leave() has begun inside on_change: whoever called that closes the connections before it returns."""
-        with self._lock:
-            ask = self._group.farewell(self._handler.monotonic())
+        with self._mark:
+            with self._lock:
+                ask = self._group.farewell(self._handler.monotonic())
+            if ask is not None:
+                self._requests.send(ask)
         if ask is not None:
-            self._send(ask)
-            self.wait_for(lambda: self._is_answered(ask), timeout_s)
+            self.wait_for(lambda: not self._is_under_way(ask), timeout_s)
 
-    def _is_answered(self, ask: Ask) -> bool:
+    def _is_under_way(self, ask: Ask) -> bool:
         with self._lock:
-            return not self._group.is_under_way(ask)
+            return self._group.requests.is_under_way(ask)
+
+    def know_absent(self, names: Iterable[str]) -> None:
+        """These topics are not there: whoever subscribes to them was told, and nobody has to wait for them."""
+        self._topics.know_absent(names)
 
     @property
     def in_callback(self) -> bool:
@@ -309,183 +342,157 @@ class Member:
         self._abandoned = True
         self._wake.set()
 
-    # -- requests --------------------------------------------------------------------------------------------------------------
+    # -- on the worker for requests ----------------------------------------------------------------------------------------------
+    def turn(self) -> float:
+        """Do all that is to be done now. Return when to do so again at the latest (monotonic seconds)."""
+        self._look()
+        with self._mark:
+            until = self._drive()
+        tick_s = UNANSWERED_S if self._handler.cooperative and self._awaits_answers() else TICK_S
+        return min(until, self._handler.looks_at(self._handler.monotonic(), tick_s))
+
+    def _look(self) -> None:
+        """Begin anew if somebody was interrupted, or an answer lost. From here on a wish, or an answer, wakes this worker again."""
+        self._handler.check_fork()
+        self._wake.clear()
+        lost = self._handler.cooperative and self._awaits_answers() and self._requests.has_lost(self._handler.monotonic())
+        if lost or self._mark.cause is not None:
+            self.restart()
+
+    def _awaits_answers(self) -> bool:
+        with self._lock:
+            return self._requests.await_answers(self._group.requests.is_under_way)
+
+    def restart(self) -> None:
+        """Begin anew. Who worked on the member was interrupted, and how far he came nobody knows: what the machine's state calls for is asked, and told,
+        again. Raises if it was a bug.
+        """
+        cause = self._mark.cause
+        if self._mark.bug is not None:
+            raise self._mark.bug
+        self._restarts += 1
+        level, why = logging.WARNING, "an answer was lost"
+        if cause is not None:  # as the program's own signal handlers do, at its end, too
+            level, why = logging.INFO, f"{type(cause).__name__} interrupted one of its workers or callers"
+        with self._lock:
+            self._group.restart(self._handler.monotonic())
+        log.log(level, "group %r, member %r begins anew, %s: %s", self.group, self._group.member_id, self._group.state.value, why)
+        self._requests.restart()
+        self._jobs.set()
+        with self._lock:
+            if self._mark.cause is cause:  # else somebody else has been interrupted meanwhile
+                self._mark.cause = None
+
     def _drive(self) -> float:
-        """Send what is due, hand out what is to be told. Returns when to come again (monotonic seconds)."""
         while True:
             with self._lock:
                 plan = self._group.poll(self._handler.monotonic())
             for problem in plan.problems:
                 self._on_problem(problem)
-            if plan.tell is not None:
-                self._due.append(plan.tell)
-                self._jobs.put_nowait(plan.tell)
-            if plan.topics is not None and not self._looking:
-                self._looking = True  # the plan says so until it is answered; whoever is called behind it would wait for each look
-                self._due.append(plan.topics)
-                self._jobs.put_nowait(plan.topics)
+            if plan.tell is not None or plan.topics is not None:
+                self._jobs.set()
             for ask in plan.asks:
-                self._send(ask)
+                self._requests.send(ask)
             if not plan.asks or self._group.state in (State.LEFT, State.FATAL):
                 break
         self._ended = self._group.is_over
         self.look_again()
         return plan.wake_at
 
-    def _send(self, ask: Ask) -> None:
-        try:
-            broker = self._cluster.some_broker() if ask.to is None else self._cluster.know_broker(*ask.to)
-            role: object = CONTROL
-            if ask.lane is Lane.GROUP:
-                role, before, self._at = self._role, self._at, broker
-                if before is not None and before is not broker:
-                    before.drop_channel(role)
-            channel = broker.send(role, ask.request, partial(self._answered, ask), timeout_s=ask.timeout_s)
-            with self._lock:
-                self._sent = [one for one in (*self._sent, (ask, channel)) if self._group.is_under_way(one[0])]
-        except KafkaException as exc:
-            self._answered(ask, None, exc)
-
-    def _mend(self) -> None:
-        """The worker before may have been interrupted between any two steps."""
-        with self._lock:
-            sent = [id(ask) for ask, _ in self._sent]
-            running = self._group.restore(lambda ask: id(ask) in sent, self._handler.monotonic())
-            if running is not None and not any(job is running for job in self._due):
-                self._due.append(running)
-            self._looking = any(not isinstance(job, Tell) for job in self._due)
-        if self._due:
-            self._jobs.put_nowait(running)
-
-    def _look_for_stranded(self) -> None:
-        """At each look: what its connection will never answer any more was lost there, because signals came one right behind the other."""
-        now = self._handler.monotonic()
-        if not self._handler.cooperative or now < self._look_at:
-            return
-        self._look_at = now + UNANSWERED_S / 2
-        with self._lock:
-            self._sent = [one for one in self._sent if self._group.is_under_way(one[0])]
-            silent = [ask for ask, channel in self._sent if channel.is_done]
-            stranded = [ask for ask in silent if any(ask is other for other in self._doubtful)]
-        self._doubtful = silent
-        for ask in stranded:
-            self._answered(ask, None, SocketDisconnectedError("a worker was interrupted while it took the answer"))
-
     def _answered(self, ask: Ask, response: Any, error: KafkaException | None) -> None:
-        with self._lock:
+        """On a connection's worker, or on this one."""
+        with self._mark, self._lock:
             self._group.on_answer(ask, response, error, self._handler.monotonic())
         self._wake.set()
 
-    def _depart(self) -> None:
-        """Nobody is there any more to be told anything."""
+    def depart(self) -> None:
+        """Leave the group in a moment: nobody is there any more to be told anything."""
         deadline = self._handler.monotonic() + TICK_S
-        with self._lock:
-            self._group.leave("the consumer was dropped, or the program ends")
         while self._handler.monotonic() < deadline and not self._cluster.closed:
-            self._wake.clear()
-            with self._lock:
-                plan = self._group.poll(self._handler.monotonic())
-                if plan.tell is not None:
-                    self._group.told(plan.tell)
-            for ask in plan.asks:
-                self._send(ask)
+            self._look()
+            with self._mark:
+                plan = self._give_up()
+                for ask in plan.asks:
+                    self._requests.send(ask)
             if self._group.state in (State.LEFT, State.FATAL):
                 return
             if plan.tell is None:
                 self._wake.wait(min(plan.wake_at, deadline) - self._handler.monotonic())
 
-    def _end(self) -> None:
-        if self._at is not None:
-            self._at.drop_channel(self._role)
-        self._ended = self._over = True
+    def _give_up(self) -> Plan:
+        with self._lock:
+            self._group.leave("the consumer was dropped, or the program ends")
+            plan = self._group.poll(self._handler.monotonic())
+            if plan.tell is not None:
+                self._group.ownership.told(plan.tell)
+            return plan
+
+    def end(self) -> None:
+        """Nothing is sent any more."""
+        self._requests.drop_connection()
+        self._ended = True
         self.look_again()
-        self._jobs.put_nowait(None)
+        self._jobs.set()
 
-    # -- what takes long -------------------------------------------------------------------------------------------------------
-    def _do_all(self) -> None:
-        """Each stays where it is until it is done, so that the next worker finds it if this one is interrupted."""
-        while self._due:
+    def fail(self, error: BaseException) -> None:
+        """Tell the user of a bug, which has ended the worker."""
+        self._on_problem(error)
+        self.end()
+
+    # -- on the worker for what takes long -----------------------------------------------------------------------------------------
+    def do_jobs(self) -> None:
+        """Do what the machine wants to be told or divided, one thing after the other. It wants each until that is done: so whoever is called again after an
+        interruption finds what he was at.
+        """
+        while (job := self._next_job()) is not None:
             self._handler.check_fork()
-            self._do(self._due[0])
-            self._due.popleft()
+            self._do(job)
 
-    def _do(self, job: Any) -> None:
-        try:
-            if not isinstance(job, Tell):
-                self._divide(job)
-            elif self._group.is_telling(job):
-                self._tell(job)
-        except Exception as exc:  # the next job is another's
-            if self._handler.interrupted(exc):
-                raise
-            log.exception("group %r: a job of its callbacks' worker failed", self._group.options.group)
-            self._on_problem(exc)
-            if not isinstance(job, Tell):
-                self._handler.sleep(FAILED_S)
+    def _next_job(self) -> Tell | Election | None:
+        with self._lock:
+            return self._group.ownership.running or self._group.election
+
+    def _do(self, job: Tell | Election) -> None:
+        if isinstance(job, Tell):
+            self._tell(job)
+        else:
+            self._divide(job)
         self._wake.set()
 
     def _tell(self, tell: Tell) -> None:
-        self._calling = self._handler.current_id()
-        self._worker.hold(self._calling)  # it leaves the group behind this: whoever ends the client in here shall not wait for that
-        is_told = True
         try:
+            self._calling = self._handler.current_id()
+            self._worker.hold(self._calling)  # it leaves the group behind this: whoever ends the client in here shall not wait for that
             self._on_change(tell, self._group.generation, self._group.member_id)
         except BaseException as exc:
-            is_told = not self._handler.interrupted(exc)
-            if not is_told or not isinstance(exc, Exception):
-                raise
+            if self._handler.interrupted(exc):
+                raise  # it is called again
             self._on_problem(exc)
         finally:
             self._calling = None
             self._worker.hold(None)
-            if is_told:
-                with self._lock:
-                    self._group.told(tell)
-            self.look_again()
+        with self._lock, self._mark:
+            self._group.ownership.told(tell)
+        self.look_again()
 
-    def know_absent(self, names: Iterable[str]) -> None:
-        """These topics are not there: whoever subscribes to them was told, and nobody has to wait for them."""
-        self._absent |= set(names)
-
-    def _divide(self, names: frozenset[str]) -> None:
+    def _divide(self, election: Election) -> None:
         """As the leader. The assignor may be the user's, and take long: heartbeats go on meanwhile."""
         try:
-            found = self._partitions_of(names)
-            with self._lock:
-                election = self._group.election
-            if election is not None and election.topics == names:  # else the next plan asks for others
-                made = election._replace(is_interruption=self._came_before).make(found)
-                with self._lock:
-                    self._group.divided(election, made)
-        finally:
-            self._looking = False
+            found = self._topics.partitions_of(election.topics)
+            made = election._replace(is_interruption=self._came_before).make(found)
+        except Exception as exc:
+            if self._handler.interrupted(exc):
+                raise
+            log.exception("group %r: its partitions could not be divided", self.group)
+            self._on_problem(exc)
+            self._handler.sleep(FAILED_S)
+            return
+        with self._lock, self._mark:
+            self._group.divided(election, made)
 
     def _came_before(self, error: BaseException) -> bool:
         """Did a signal come before the assignor began? Then it is asked again; what it raised itself, or a signal in it, costs it this assignment."""
         return not self._handler.hands_on(error) and self._handler.interrupted(error)
-
-    def _partitions_of(self, names: frozenset[str]) -> Topics:
-        begun = self._handler.monotonic()
-        found = {}
-        known = self._cluster.metadata.topic
-        # One that is not there costs no other its time.
-        for name in sorted(names, key=lambda name: (known(name) is None, name not in self._absent, name)):
-            try:
-                info = self._cluster.wait_for_topic(name, begun + (AGAIN_S if name in self._absent else TOPICS_S), anew=False)
-            except KafkaException as exc:
-                told = name in self._absent or isinstance(exc, ClientClosedError)
-                log.log(
-                    logging.DEBUG if told else logging.WARNING,
-                    "group %r: the partitions of topic %r are not known, they are nobody's now: %s",
-                    self._group.options.group,
-                    name,
-                    exc,
-                )
-                continue
-            found[name] = self._cluster.metadata.racks(info)
-        self._divided = {name: len(racks) for name, racks in found.items()}
-        self._absent = {name for name in names if name not in found}
-        return found
 
 
 def rebalance_timeout_s(cluster: Cluster, wanted_s: float, session_s: float) -> float:
@@ -498,7 +505,7 @@ def rebalance_timeout_s(cluster: Cluster, wanted_s: float, session_s: float) -> 
     return wanted_s if versions is None or has_rebalance_timeout(versions.pick(JoinGroupRequest.API)) else session_s
 
 
-def _work(held: list[Member], wake: Any) -> None:
+def _work(held: list[Member], wake: Event) -> None:
     """Requests, until the member has left, was abandoned, or can be none any more. held: the member, and no one afterwards: whoever called this is
     held by the member, and both would stay until Python looks for cycles, and with them the client.
     """
@@ -506,37 +513,34 @@ def _work(held: list[Member], wake: Any) -> None:
         return
     member = held[0]
     try:
-        member._mend()
-        while not member._abandoned:
-            member._handler.check_fork()
-            wake.clear()
-            member._look_for_stranded()
-            until = member._drive()
-            if member._ended:
+        while not member.is_abandoned:
+            until = member.turn()
+            if member.ended:
                 break
-            now = member._handler.monotonic()
-            tick_s = UNANSWERED_S if member._sent and member._handler.cooperative else TICK_S
-            wake.wait(max(0.0, min(member._handler.looks_at(now, tick_s), until) - now))
-        if not member._ended:
-            member._handler.check_fork()  # the membership is the parent's
-            member._depart()
+            wake.wait(max(0.0, until - member.handler.monotonic()))
+        if not member.ended:
+            member.depart()
     except ForkedClientError:
-        pass
-    except BaseException as exc:
-        if not member._handler.interrupted(exc):
-            member._on_problem(exc)  # no heartbeat is sent any more: whoever consumes shall not wait in silence
-            member._end()
-        raise
-    member._end()
+        pass  # the membership is the parent's
+    member.end()
     held.clear()
 
 
-def _call(me: weakref.ref[Member], jobs: Any) -> None:
-    """Callbacks, one at a time; None ends it."""
+def _failed(held: list[Member], error: BaseException) -> None:
+    """No heartbeat is sent any more: whoever consumes shall not wait in silence."""
+    if held:
+        member = held.pop()
+        log.error("group %r: its member has failed and ends by %s", member.group, type(error).__name__, exc_info=error)
+        member.fail(error)
+
+
+def _call(me: weakref.ref[Member], jobs: Event) -> None:
+    """Callbacks and divisions, one at a time, until the member has ended."""
     while (member := me()) is not None:
-        member._do_all()
-        if member._over and not member._due:
+        jobs.clear()
+        ended = member.ended  # first: what is to be told last is there before that
+        member.do_jobs()
+        if ended:
             return
         del member
-        if jobs.get() is None and ((member := me()) is None or not member._due):
-            return
+        jobs.wait()

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
-from uuid import UUID
 
 from gkafka.brokererrors import (
     FencedMemberEpoch,
@@ -31,19 +30,23 @@ from gkafka.brokererrors import (
 from gkafka.core.backoff import Backoff, Chance
 from gkafka.core.consumergrouprequests import JOIN, Heartbeats, explained, goodbye, names_of, read_target
 from gkafka.core.consumergroupstate import IN_GROUP, MOVES, ConsumerGroupOptions
+from gkafka.core.coordinatorrequests import Answer, Kind
 from gkafka.core.groupleader import Election, Made
-from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
-from gkafka.core.groupstate import NO_GENERATION, Ask, Event, State, Ticket
+from gkafka.core.groupmachine import GroupMachine, Readers, Rules
+from gkafka.core.groupstate import NEVER, NO_GENERATION, Ask, Event, State, Ticket
+from gkafka.core.memberids import MemberIds
 from gkafka.core.reconciliation import Reconciliation
 from gkafka.exceptions import ProtocolError
 from gkafka.logs import get_logger
-from gkafka.wire.consumergroups import ConsumerGroupAssignment
+from gkafka.wire.consumergroups import ConsumerGroupAssignment, ConsumerGroupHeartbeatRequest
+from gkafka.wire.groups import FindCoordinatorRequest
+from gkafka.wire.metadata import MetadataRequest
 
 __all__ = ["ConsumerGroup"]
 
 log = get_logger(__name__)
 
-FIRST_INTERVAL_S = 5.0
+JOINED = (State.RECONCILING, State.STABLE)
 FENCES = (UnknownMemberId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration)
 UNSUPPORTED = 'the cluster does not have the groups of KIP-848, or not this feature of them: use group_protocol="classic", or brokers of Kafka 4.0 or newer'
 NOT_OURS = 'the group has members of the classic protocol and cannot be converted now: use group_protocol="classic", or another group'
@@ -53,31 +56,27 @@ class ConsumerGroup(GroupMachine):
     """The machine. generation: the member's epoch. is_leader: never; the coordinator divides."""
 
     options: ConsumerGroupOptions
-    _moves = MOVES
-    _in_group = IN_GROUP
-    _committing = (*IN_GROUP, State.LEAVING)
-    _fences = FENCES
-    _passing = (StaleMemberEpoch,)  # the answer that tells the next epoch is on its way, or has come meanwhile
+    # StaleMemberEpoch: the answer that tells the next epoch is on its way, or has come meanwhile.
+    _rules = Rules(MOVES, IN_GROUP, JOINED, (*IN_GROUP, State.LEAVING), FENCES, passing=(StaleMemberEpoch,))
 
     def __init__(self, options: ConsumerGroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Chance) -> None:
-        self._chance = chance
-        super().__init__(options, topics, backoff=backoff, chance=chance, name=self._new_id())
-        self._road = Reconciliation(self._have)
+        self._ids = MemberIds(chance, is_static=options.instance_id is not None)
+        super().__init__(options, topics, backoff=backoff, chance=chance, name=self._ids.new())
+        self._road = Reconciliation(self.ownership)
         self._heartbeats = Heartbeats(options)
-        self._interval_s = FIRST_INTERVAL_S
-        self._unanswered_since: float | None = None
         self._first_epoch = NO_GENERATION  # of this membership
-        self._may_be_known = False  # the coordinator may have heard of it under this id
         self._refused_since: float | None = None  # somebody has its instance id
-        self._reason = ""
         self._last_problem: int | None = None
+
+    def restart(self, now: float) -> None:
+        super().restart(now)
+        self._heartbeats.forget()
+        if self.state in (State.JOINING, State.STABLE) and self.generation != NO_GENERATION and not self._road.is_done:
+            self._move(Event.TARGET)
 
     @property
     def member_id(self) -> str:
         return self._name if self.generation != NO_GENERATION else ""
-
-    def _new_id(self) -> str:
-        return str(UUID(int=self._chance.getrandbits(128), version=4))
 
     # -- what the application and its driver say ---------------------------------------------------------------------------
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -98,23 +97,21 @@ class ConsumerGroup(GroupMachine):
 
     def _prepare_farewell(self, reason: str, *, static: bool) -> None:
         self._road.stop()
-        if self._may_be_known:
-            self._farewell = goodbye(self.options, self._name, for_good=static)
+        if self._ids.may_be_known:
+            self._farewell.request = goodbye(self.options, self._name, for_good=static)
 
     def _is_in_force(self, ticket: Ticket) -> bool:
         return ticket.member_id == self._name and NO_GENERATION < self._first_epoch <= ticket.generation
 
     # -- what to do --------------------------------------------------------------------------------------------------------
     def _go_on(self, now: float) -> None:
-        if self.state is State.PREPARING and self._have.settled and self._farewell is None and Kind.LEAVE not in self._flying:
-            log.info("group %r, member %r: joining, %s", self.options.group, self._name, self._reason)
+        if self.state is State.PREPARING and self.ownership.settled and self._has_taken_leave:
             self._heartbeats.forget()
-            self._beat_at = now
             self._move(Event.READY)
         super()._go_on(now)
 
     def _begin(self, reason: str) -> None:
-        self._reason = reason
+        log.info("group %r, member %r: joining, %s", self.options.group, self._name, reason)
 
     # -- requests
     def _asks(self, now: float) -> list[Ask | None]:
@@ -122,8 +119,8 @@ class ConsumerGroup(GroupMachine):
 
     def _names(self, now: float) -> Ask | None:
         nameless = self._road.nameless
-        if nameless and self.state is State.RECONCILING and self._flying.may_send(Kind.NAMES, now):
-            return self._send(Kind.NAMES, names_of(nameless), now)
+        if nameless and self.state is State.RECONCILING and self.requests.may_send(Kind.NAMES, now):
+            return self.requests.send(Kind.NAMES, names_of(nameless), now)
         return None
 
     def _say_farewell(self, now: float, *, at_once: bool = False) -> Ask | None:
@@ -133,23 +130,19 @@ class ConsumerGroup(GroupMachine):
         return ask
 
     def _beat(self, now: float) -> Ask | None:
-        committing = [tp for ticket in self._commits for tp in ticket.partitions]
         # A heartbeat that is not answered yet says that the member does not have what it could gain now: it may be others' by then.
-        acknowledges = self._road.step(committing, may_gain=self._unanswered_since is None and now < self._lease.ends_at)
-        if not self._beats or not self._may_ask(Kind.BEAT, now):
+        may_gain = self._heartbeats.unanswered_since is None and now < self.lease.ends_at
+        acknowledges = self._road.step(self._tickets.partitions, may_gain=may_gain)
+        if not self._beats or not self.requests.may_send(Kind.BEAT, now):
             return None
-        news = acknowledges or self._heartbeats.knows_nothing or self._heartbeats.is_news(self._topics)
-        if not news and now < self._beat_at:
+        if not (acknowledges or self._heartbeats.is_due(self._topics, now)):
             return None
         epoch = JOIN if self.generation == NO_GENERATION else self.generation
-        request = self._heartbeats.next(self._name, epoch, self._topics, self._road.held, acknowledges=acknowledges)
+        request = self._heartbeats.next(self._name, epoch, self._topics, self._road.held, now, acknowledges=acknowledges)
         if acknowledges:
             self._road.acknowledged()
-        self._beat_at = now + self._interval_s
-        if self._unanswered_since is None:
-            self._unanswered_since = now
-        self._may_be_known = True
-        return self._send(Kind.BEAT, request, now)
+        self._ids.may_be_known = True
+        return self.requests.send(Kind.BEAT, request, now)
 
     @property
     def _beats(self) -> bool:
@@ -157,46 +150,47 @@ class ConsumerGroup(GroupMachine):
             return self.generation != NO_GENERATION and not self._has_finished
         return self.state in (State.JOINING, State.RECONCILING, State.STABLE)
 
+    @property
+    def _beats_at(self) -> float:
+        return self._heartbeats.due_at if self._beats else NEVER
+
     # -- Metadata
     def _named(self, answer: Answer) -> None:
         self._road.learn({topic.topic_id: topic.name for topic in answer.response.topics if topic.name and not topic.error_code})
         if self._road.nameless:
-            self._flying.pause(Kind.NAMES, answer.sent_at)
+            self.requests.rest(Kind.NAMES, answer.sent_at)
 
     def _not_named(self, answer: Answer, error: KafkaException) -> None:
         self._road.learn({})
-        self._pause(Kind.NAMES, error, answer.now)
+        self.requests.pause(Kind.NAMES, error, answer.now)
 
     # -- ConsumerGroupHeartbeat
     def _beaten(self, answer: Answer) -> None:
         response, sent_at = answer.response, answer.sent_at
-        since, self._unanswered_since = self._unanswered_since, None
+        since = self._heartbeats.answered(response.heartbeat_interval_ms / 1000, sent_at)
         self._refused_since = self._last_problem = None
-        if response.heartbeat_interval_ms > 0:
-            self._interval_s = min(response.heartbeat_interval_ms / 1000, self.options.session_timeout_s / 3)
-            self._beat_at = sent_at + self._interval_s
         if response.member_epoch <= max(0, self.generation - 1):
             text = f"epoch {response.member_epoch} of member {self._name!r} cannot be, after {self.generation}"
             problem = ProtocolError(text, group=self.options.group, api="ConsumerGroupHeartbeat")
             self._report(problem)
-            self._flying.pause(Kind.BEAT, sent_at)
+            self.requests.rest(Kind.BEAT, sent_at)
             self._fenced(problem)
             return
         is_new = self.generation == NO_GENERATION
         has_moved = response.member_epoch != self.generation
-        self.generation = response.member_epoch
         if is_new:
             self._name = response.member_id or self._name
-            self._first_epoch = self.generation
-            self._lease.joined(sent_at)
+            self._first_epoch = response.member_epoch
+            self.lease.joined(sent_at)
+        self.generation = response.member_epoch
         if self.state is not State.LEAVING:
             self._take(response.assignment, is_new=is_new)
         # What is to be given up is waited for from when this epoch began: with the first request since the last answer, at the earliest.
         if self.state is not State.LEAVING and not (self._road.owes and self._road.held):
-            self._lease.settled(sent_at)
+            self.lease.settled(sent_at)
         elif has_moved and since is not None:
-            self._lease.settled(since)
-        self._lease.alive(sent_at)
+            self.lease.settled(since)
+        self.lease.alive(sent_at)
 
     def _take(self, assignment: ConsumerGroupAssignment | None, *, is_new: bool) -> None:
         if assignment is not None or is_new:
@@ -221,19 +215,11 @@ class ConsumerGroup(GroupMachine):
             self._refused(error, answer.now)
         elif isinstance(error, GroupIdNotFound) and not joined:
             self._break(explained(error, NOT_OURS))
-        elif isinstance(error, FENCES):
-            self._fenced(error)
-            self._pause(Kind.BEAT, error, answer.now)
-        elif passes(error):
-            self._look_at_coordinator(error, answer.ask.to)
-            self._pause(Kind.BEAT, error, answer.now)
-        elif isinstance(error, TopicAuthorizationFailed):
-            if self._last_problem != error.code:
-                self._report(error)
-            self._last_problem = error.code
-            self._pause(Kind.BEAT, error, answer.now)
         else:
-            self._break(error)
+            if isinstance(error, TopicAuthorizationFailed) and self._last_problem != error.code:
+                self._last_problem = error.code
+                self._report(error)
+            self._failed(answer, error, TopicAuthorizationFailed)
 
     def _refused(self, error: KafkaException, now: float) -> None:
         """Another member has the instance id: this one's own last life, for which a good-bye is said; or one that was killed, whose session
@@ -242,19 +228,28 @@ class ConsumerGroup(GroupMachine):
         if self._refused_since is None:
             self._refused_since = now
             log.warning("group %r, member %r: waiting for a session to end: %s", self.options.group, self._name, error)
-        if now >= self._refused_since + self.options.session_timeout_s + self._interval_s:
+        if now >= self._refused_since + self.options.session_timeout_s + self._heartbeats.interval_s:
             self._break(error)
             return
-        self._farewell = goodbye(self.options, self._name, for_good=False)
-        self._pause(Kind.BEAT, error, now)
+        self._farewell.request = goodbye(self.options, self._name, for_good=False)
+        self.requests.pause(Kind.BEAT, error, now)
         self._reset("its instance id was not free")
+
+    # -- ConsumerGroupHeartbeat, also the last one
+    def _heard(self, answer: Answer) -> None:
+        read = self._beaten if answer.kind is Kind.BEAT else self._left
+        read(answer)
+
+    def _not_heard(self, answer: Answer, error: KafkaException) -> None:
+        read = self._not_beaten if answer.kind is Kind.BEAT else self._not_left
+        read(answer, error)
 
     # -- the end of a membership -------------------------------------------------------------------------------------------
     def _put_out(self, error: KafkaException) -> None:
         was_joining = self.generation == NO_GENERATION
         self._lose()
         if self.state is State.LEAVING:
-            self._farewell = None
+            self._farewell.request = None
             return
         if was_joining:  # before KAFKA-19233 a member that is known under some epoch cannot begin again with another one
             self._part(type(error).__name__)
@@ -266,22 +261,19 @@ class ConsumerGroup(GroupMachine):
 
     def _part(self, reason: str) -> None:
         self._lose()
-        if self._may_be_known:
-            self._farewell = goodbye(self.options, self._name, for_good=False)
-            self._may_be_known = False
-            if self.options.instance_id is None:
-                self._name = self._new_id()
+        if self._ids.may_be_known:
+            self._farewell.request = goodbye(self.options, self._name, for_good=False)
+            self._name = self._ids.after_farewell(self._name)
 
     def _lose(self) -> None:
         super()._lose()
         self._road.lose()
         self._first_epoch = NO_GENERATION
-        self._unanswered_since = None
-        self._flying.forget(Kind.BEAT)  # what its answer says is of this membership
+        self._heartbeats.unanswered_since = None
+        self.requests.forget(Kind.BEAT)  # what its answer says is of this membership
 
     _readers: ClassVar[Readers] = {
-        Kind.FIND: (GroupMachine._found, GroupMachine._not_found),
-        Kind.NAMES: (_named, _not_named),
-        Kind.BEAT: (_beaten, _not_beaten),
-        Kind.LEAVE: (GroupMachine._left, GroupMachine._not_left),
+        FindCoordinatorRequest: (GroupMachine._found, GroupMachine._not_found),
+        MetadataRequest: (_named, _not_named),
+        ConsumerGroupHeartbeatRequest: (_heard, _not_heard),
     }

@@ -19,35 +19,61 @@ JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 """Epochs that say something: the last one is a static member's, whose partitions wait for it."""
 
 
+FIRST_INTERVAL_S = 5.0
+
+
 class Heartbeats:
-    """What the coordinator knows of the member."""
+    """What the coordinator knows of the member, and when it is to hear more.
+
+    interval_s: between two heartbeats, as the coordinator says. due_at: the next one, if there are no
+    news before. unanswered_since: when the first one went that may have been heard and was not
+    answered, None if there is none.
+    """
 
     def __init__(self, options: ConsumerGroupOptions) -> None:
+        self.interval_s = FIRST_INTERVAL_S
+        self.due_at = 0.0
+        self.unanswered_since: float | None = None
         self._options = options
         self._topics: frozenset[str] | None = None
         self._held: dict[TopicPartition, UUID] | None = None
 
     def forget(self) -> None:
-        """A request was refused, or not answered: the next one tells everything."""
+        """A request was refused, or not answered: the next one tells everything, at once."""
         self._topics = self._held = None
+        self.due_at = 0.0
 
-    @property
-    def knows_nothing(self) -> bool:
-        return self._topics is None
+    def is_due(self, topics: frozenset[str], now: float) -> bool:
+        """Is it time for the next one, or is this another subscription than the coordinator knows?"""
+        return now >= self.due_at or topics != self._topics
 
-    def is_news(self, topics: frozenset[str]) -> bool:
-        """Is this subscription another one?"""
-        return topics != self._topics
+    def answered(self, interval_s: float, sent_at: float) -> float | None:
+        """Take the answer to one that was sent then. Return since when there had been none.
+
+        interval_s: as the coordinator says, 0 if it does not.
+        """
+        since, self.unanswered_since = self.unanswered_since, None
+        if interval_s > 0:
+            self.interval_s = min(interval_s, self._options.session_timeout_s / 3)
+            self.due_at = sent_at + self.interval_s
+        return since
 
     def next(
-        self, member_id: str, epoch: int, topics: frozenset[str], held: Mapping[TopicPartition, UUID], *, acknowledges: bool
+        self,
+        member_id: str,
+        epoch: int,
+        topics: frozenset[str],
+        held: Mapping[TopicPartition, UUID],
+        now: float,
+        *,
+        acknowledges: bool,
     ) -> ConsumerGroupHeartbeatRequest:
         """held: what the member has, with the ids of the topics. acknowledges: tell it even if it is the same as before."""
         options = self._options
         request = ConsumerGroupHeartbeatRequest(
             group_id=options.group, member_id=member_id, member_epoch=epoch, instance_id=options.instance_id
         )
-        if epoch == JOIN or self.knows_nothing:
+        if epoch == JOIN or self._topics is None:
             self.forget()
             request.rack_id = options.rack
             request.rebalance_timeout_ms = round(options.rebalance_timeout_s * 1000)
@@ -58,6 +84,9 @@ class Heartbeats:
         if acknowledges or held != self._held:
             request.topic_partitions = _by_id(held)
         self._topics, self._held = topics, dict(held)
+        self.due_at = now + self.interval_s
+        if self.unanswered_since is None:
+            self.unanswered_since = now
         return request
 
 

@@ -11,62 +11,57 @@ Source: KIP-62, KIP-134, KIP-345, KIP-394, KIP-429, KIP-559, KIP-792, KIP-800, K
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from gkafka.brokererrors import (
-    FencedInstanceId,
-    IllegalGeneration,
-    InconsistentGroupProtocol,
-    KafkaException,
-    MemberIdRequired,
-    RebalanceInProgress,
-    UnknownMemberId,
-)
+from gkafka.brokererrors import IllegalGeneration, KafkaException, MemberIdRequired, RebalanceInProgress, UnknownMemberId
 from gkafka.common import TopicPartition
-from gkafka.core.assignors import Assignor, GroupMember
 from gkafka.core.backoff import Backoff, Chance
-from gkafka.core.groupleader import Election, Made, read_members
-from gkafka.core.groupmachine import Answer, GroupMachine, Kind, Readers, passes
+from gkafka.core.coordinatorrequests import Answer, Kind
+from gkafka.core.groupleader import Election, Made
+from gkafka.core.groupmachine import GroupMachine, Readers, Rules
 from gkafka.core.grouprequests import Membership, heartbeat, join, leave, sync
+from gkafka.core.grouprounds import Round, divides, read_share
 from gkafka.core.groupstate import IN_GROUP, MOVES, NEVER, NO_GENERATION, Ask, Event, GroupOptions, Lane, State, Ticket, Verdict
 from gkafka.errortexts import partitions_named
-from gkafka.escaping import LONGEST_NAME, escaped
 from gkafka.exceptions import AssignmentError, ProtocolError
 from gkafka.logs import get_logger
-from gkafka.wire.consumerprotocol import flattened, read_assignment
-from gkafka.wire.groups import JoinGroupRequest, SyncGroupRequestAssignment
+from gkafka.wire.groups import FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from gkafka.wire.schema import Message
 
 __all__ = ["Group"]
 
 log = get_logger(__name__)
 
+JOINED = (State.ASSIGNING, State.SYNCING, State.STABLE)
 COMMITTING = (State.STABLE, State.PREPARING, State.LEAVING)
+"""Between JoinGroup and the assignment the coordinator takes no commits."""
 PARKED_LONGER_S = 5.0  # a join may be answered at the very end of the rebalance timeout: the answer needs a moment, too
 FENCES = (UnknownMemberId, IllegalGeneration)
+
+
+class LastAssignment(NamedTuple):
+    """The last assignment, for assignors that want to know, and its generation."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+    generation: int = NO_GENERATION
 
 
 class Group(GroupMachine):
     """The machine. rebalances: generations that it was in. is_leader: of the generation."""
 
     options: GroupOptions
-    _moves = MOVES
-    _in_group = IN_GROUP
-    _committing = COMMITTING  # between JoinGroup and the assignment the coordinator takes no commits
-    _fences = FENCES
-    _passing = (RebalanceInProgress,)
+    _rules = Rules(MOVES, IN_GROUP, JOINED, COMMITTING, FENCES, passing=(RebalanceInProgress,))
 
     def __init__(self, options: GroupOptions, topics: Iterable[str], *, backoff: Backoff, chance: Chance) -> None:
-        super().__init__(options, topics, backoff=backoff, chance=chance)
-        self._patience_s = max(self._patience_s, options.heartbeat_interval_s)
-        self._last: tuple[TopicPartition, ...] | None = None  # the last assignment, for assignors that want to know, and its generation
-        self._last_generation = NO_GENERATION
-        self._claimed: frozenset[TopicPartition] = frozenset()  # what the last JoinGroup told that it had
-        self._protocol: Assignor | None = None
-        self._members: list[GroupMember] = []
-        self._made: list[SyncGroupRequestAssignment] = []
+        super().__init__(options, topics, backoff=backoff, chance=chance, patience_s=options.heartbeat_interval_s)
+        self._last = LastAssignment()
+        self._round = Round()
         self._rejoin: str | None = None  # why the generation shall end, and what JoinGroup tells as its reason (KIP-800)
-        self._prepared_by = NEVER
+        self._beat_at = 0.0
+
+    def restart(self, now: float) -> None:
+        super().restart(now)
+        self._beat_at = now
 
     # -- what the application and its driver say ---------------------------------------------------------------------------
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -83,21 +78,17 @@ class Group(GroupMachine):
     def _prepare_farewell(self, reason: str, *, static: bool) -> None:
         self._rejoin = reason
         if self.options.instance_id is None or static:
-            self._farewell = leave(self._membership(), reason) if self._name else None
+            self._farewell.request = leave(self._membership(), reason) if self._name else None
 
     @property
     def election(self) -> Election | None:
-        if self.state is not State.ASSIGNING:
-            return None
-        assert self._protocol is not None  # ELECTED comes with it
-        return Election(self._protocol, self._members, frozenset().union(*(m.topics for m in self._members)), self.is_interruption)
+        return self._round.election(self.is_interruption) if self.state is State.ASSIGNING else None
 
     def divided(self, election: Election, made: Made) -> None:
-        if self.state is not State.ASSIGNING or election.members is not self._members:
+        if self.state is not State.ASSIGNING or not self._round.divided(election, made):
             return
         if made.problem is not None:
             self._report(made.problem)
-        self._made, self._members = made.assignments, []
         self._move(Event.ASSIGNED)
 
     # -- commits
@@ -122,36 +113,32 @@ class Group(GroupMachine):
     @property
     def _is_done(self) -> bool:
         # Before KIP-394 the answer to the first JoinGroup tells by what name the coordinator knows it.
-        nameless = Kind.ROUND in self._flying and not self._name
+        nameless = Kind.ROUND in self.requests and not self._name
         return super()._is_done and not nameless
 
     def _begin(self, reason: str) -> None:
         self._rejoin = reason
-        self._prepared_by = NEVER
-        self._members, self._made = [], []
-        self._flying.forget(Kind.ROUND)
+        self._round = Round()
+        self.requests.forget(Kind.ROUND)
 
     def _prepare(self, now: float) -> None:
         """Give up what must be, and let commits under way come to their end: they would be refused once the generation has changed."""
-        if self._prepared_by == NEVER:
-            self._prepared_by = now + self.options.rebalance_timeout_s
+        if self._round.prepared_by == NEVER:
+            self._round.prepared_by = now + self.options.rebalance_timeout_s
             log.info("group %r, member %r: joining, %s", self.options.group, self._name, self._rejoin)
-        given = [tp for tp in self._have.owned if not self._cooperative or tp.topic not in self._topics]
-        self._have.give_up(given)
-        if self._have.settled and (not self._commits or now >= self._prepared_by):
+        is_cooperative = all(assignor.cooperative for assignor in self.options.assignors)
+        given = [tp for tp in self.ownership.owned if not is_cooperative or tp.topic not in self._topics]
+        self.ownership.give_up(given)
+        if self.ownership.settled and (not self._tickets or now >= self._round.prepared_by):
             self._move(Event.READY)
-
-    @property
-    def _cooperative(self) -> bool:
-        return all(assignor.cooperative for assignor in self.options.assignors)
 
     # -- requests
     def _asks(self, now: float) -> list[Ask | None]:
-        return [self._find(now), self._round(now), self._beat(now), self._say_farewell(now)]
+        return [self._find(now), self._take_part(now), self._beat(now), self._say_farewell(now)]
 
-    def _round(self, now: float) -> Ask | None:
+    def _take_part(self, now: float) -> Ask | None:
         """JoinGroup or SyncGroup: never two at a time (B55)."""
-        if not self._may_ask(Kind.ROUND, now):
+        if not self.requests.may_send(Kind.ROUND, now):
             return None
         if self.state is State.JOINING:
             try:
@@ -160,83 +147,66 @@ class Group(GroupMachine):
                 self._break(error)
                 return None
         elif self.state is State.SYNCING:
-            assert self._protocol is not None  # JOINED comes with it
-            request = sync(self._membership(), self._protocol, self._made)
+            request = sync(self._membership(), self._round.assignor, self._round.made)
         else:
             return None
-        return self._send(Kind.ROUND, request, now, lane=Lane.GROUP, timeout_s=self.options.rebalance_timeout_s + PARKED_LONGER_S)
+        return self.requests.send(Kind.ROUND, request, now, lane=Lane.GROUP, timeout_s=self.options.rebalance_timeout_s + PARKED_LONGER_S)
 
     def _join(self) -> JoinGroupRequest:
         reason, self._rejoin = self._rejoin, None
-        self._claimed = frozenset(self._have.owned)
-        return join(self._membership(), self._topics, self._have.owned, self._last, self._last_generation, reason, self.is_interruption)
+        self._round.claimed = frozenset(self.ownership.owned)
+        return join(self._membership(), self._topics, self.ownership.owned, *self._last, reason, self.is_interruption)
 
     def _membership(self) -> Membership:
         return Membership(self.options, self.generation, self._name)
 
     def _beat(self, now: float) -> Ask | None:
-        if not self._beats or now < self._beat_at or not self._may_ask(Kind.BEAT, now):
+        if now < self._beats_at or not self.requests.may_send(Kind.BEAT, now):
             return None
         self._beat_at = now + self.options.heartbeat_interval_s
-        return self._send(Kind.BEAT, heartbeat(self._membership()), now)
+        return self.requests.send(Kind.BEAT, heartbeat(self._membership()), now)
 
     @property
-    def _beats(self) -> bool:
-        is_there = self.state in IN_GROUP or (self.state is State.LEAVING and not self._have.settled)
-        return is_there and self.generation != NO_GENERATION
+    def _beats_at(self) -> float:
+        is_there = self.state in IN_GROUP or (self.state is State.LEAVING and not self.ownership.settled)
+        return self._beat_at if is_there and self.generation != NO_GENERATION else NEVER
 
     def _wake_at(self, now: float) -> float:
-        waits_for_commits = self.state is State.PREPARING and self._commits and self._prepared_by > now
-        return min(super()._wake_at(now), self._prepared_by if waits_for_commits else NEVER)
+        prepared_by = self._round.prepared_by
+        waits_for_commits = self.state is State.PREPARING and self._tickets and prepared_by > now
+        return min(super()._wake_at(now), prepared_by if waits_for_commits else NEVER)
 
     # -- FindCoordinator
     def _found(self, answer: Answer) -> None:
         super()._found(answer)
-        parked = self._flying.get(Kind.ROUND)
-        if parked is not None and parked.to != self.coordinator:
-            self._flying.forget(Kind.ROUND)  # at a broker that is it no more, or cannot be reached: nobody will complete it there
+        parked = self.requests.get(Kind.ROUND)
+        if parked is not None and parked.to != self.requests.coordinator:
+            self.requests.forget(Kind.ROUND)  # at a broker that is it no more, or cannot be reached: nobody will complete it there
 
     # -- JoinGroup and SyncGroup
-    def _round_ended(self, answer: Answer) -> None:
-        read = self._joined if isinstance(answer.ask.request, JoinGroupRequest) else self._synced
-        read(answer)
-
-    def _round_failed(self, answer: Answer, error: KafkaException) -> None:
-        read = self._not_joined if isinstance(answer.ask.request, JoinGroupRequest) else self._not_synced
-        read(answer, error)
-
     def _joined(self, answer: Answer) -> None:
         response = answer.response
         self._leave_as(response.member_id)
         if self.state is not State.JOINING:
             return
-        if response.generation_id < 0 or not response.member_id:
-            text = f"generation {response.generation_id} of member {response.member_id!r} cannot be"
-            self._break(ProtocolError(text, group=self.options.group, api="JoinGroup"))
-            return
-        self._protocol = next((a for a in self.options.assignors if a.name == response.protocol_name), None)
-        if self._protocol is None or response.protocol_type not in (None, "consumer"):
-            text = f"the coordinator chose protocol {response.protocol_name!r}, which is none of this member's"
-            self._break(InconsistentGroupProtocol(text, group=self.options.group, api="JoinGroup"))
+        try:
+            problems = self._round.joined(response, self.options)
+        except KafkaException as error:
+            self._break(error)
             return
         self.generation, self._name = response.generation_id, response.member_id
         self.is_leader = response.leader == response.member_id
         self.rebalances += 1
-        self._lease.joined(answer.sent_at)
+        self.lease.joined(answer.sent_at)
         self._beat_at = 0.0
-        self._made = []
-        if response.leader != response.member_id or response.skip_assignment:
-            self._move(Event.JOINED)
-            return
-        self._members, problems = read_members(response.members)
         for problem in problems:
             self._report(problem)
-        self._move(Event.ELECTED)
+        self._move(Event.ELECTED if divides(response) else Event.JOINED)
 
     def _leave_as(self, name: str) -> None:
         """Who left before it heard its name gives it back: the group's next round would wait a session for it."""
         if self.state is State.LEAVING and not self._name and name:
-            self._farewell = leave(Membership(self.options, NO_GENERATION, name), self._rejoin or "")
+            self._farewell.request = leave(Membership(self.options, NO_GENERATION, name), self._rejoin or "")
 
     def _not_joined(self, answer: Answer, error: KafkaException) -> None:
         if isinstance(error, MemberIdRequired):
@@ -247,88 +217,62 @@ class Group(GroupMachine):
         self._rejoin = self._rejoin or request.reason
         if isinstance(error, MemberIdRequired) and answer.response.member_id:
             self._name = answer.response.member_id  # KIP-394: the same again, with it
-        elif isinstance(error, FENCES):
-            self._fenced(error)
-            self._pause(Kind.ROUND, error, answer.now)
-        elif passes(error) or isinstance(error, (RebalanceInProgress, MemberIdRequired)):
-            self._look_at_coordinator(error, answer.ask.to)
-            self._pause(Kind.ROUND, error, answer.now)
         else:
-            self._break(error)
+            self._failed(answer, error, RebalanceInProgress, MemberIdRequired)
 
     def _synced(self, answer: Answer) -> None:
         if self.state is not State.SYNCING or not self._is_mine(answer.ask):
             return
-        self._lease.settled(answer.sent_at)
-        self._made = []
+        self.lease.settled(answer.sent_at)
+        self._round.made = []
         try:
-            assigned = self._readable(answer.response.assignment)
+            assigned, odd = read_share(answer.response.assignment, self._name, self._topics, self.options.group)
         except ProtocolError as error:
             self._report(error)
-            assigned = [tp for tp in self._have.owned if tp.topic in self._topics]
+            assigned, odd = [tp for tp in self.ownership.owned if tp.topic in self._topics], None
+        if odd is not None and self._rejoin is None:  # else the leader may not know the subscription yet
+            self._report(odd)
         self._take(assigned)
         self._move(Event.SYNCED)
 
-    def _readable(self, data: Any) -> list[TopicPartition]:
-        """The assignment; what was not asked for, twice or impossible is left out, and told."""
-        found = flattened(read_assignment(data, self._name).assigned_partitions)
-        fit = [tp for tp in dict.fromkeys(found) if tp.topic in self._topics and tp.partition >= 0]
-        if len(fit) < len(found) and self._rejoin is None:
-            wanted = set(fit)
-            odd = next((tp for tp in found if tp not in wanted), found[0])
-            place = f"{escaped(odd.topic, LONGEST_NAME)}-{odd.partition}"
-            text = f"member {self._name!r}: its leader gave it {place}, which it did not ask for, or twice"
-            self._report(ProtocolError(text, topic=odd.topic, partition=odd.partition, group=self.options.group, api="SyncGroup"))
-        return fit
-
     def _take(self, assigned: Collection[TopicPartition]) -> None:
         """What is not assigned any more is given up first; then another round gives it to others (KIP-429)."""
-        self._last, self._last_generation = tuple(assigned), self.generation
+        self._last = LastAssignment(tuple(assigned), self.generation)
         kept = set(assigned)
-        revoked = [tp for tp in self._have.owned if tp not in kept]
-        self._have.give_up(revoked)
-        if self._claimed - kept:  # also if it has lost them since: the leader has not, and keeps them from the others in this generation
+        self.ownership.replace(assigned)
+        if (
+            self._round.claimed - kept
+        ):  # also if it has lost them since: the leader has not, and keeps them from the others in this generation
             self.rejoin("some partitions were revoked")
-        self._have.gain(tp for tp in assigned if tp not in self._have.owned)
         log.info("group %r, member %r, generation %d: %s", self.options.group, self._name, self.generation, partitions_named(kept))
 
     def _not_synced(self, answer: Answer, error: KafkaException) -> None:
         if self.state is not State.SYNCING or not self._is_mine(answer.ask):
             return
-        if isinstance(error, FENCES):
-            self._fenced(error)
-        elif isinstance(error, RebalanceInProgress):
+        if isinstance(error, RebalanceInProgress):
             self._begin(self._rejoin or "the group is rebalancing")
             self._move(Event.REBALANCE)
-        elif passes(error):
-            self._look_at_coordinator(error, answer.ask.to)
-            self._pause(Kind.ROUND, error, answer.now)
         else:
-            self._break(error)
+            self._failed(answer, error)
 
     # -- Heartbeat
     def _beaten(self, answer: Answer) -> None:
         if self._is_mine(answer.ask):
-            heard = self._lease.settled if self.state is State.STABLE else self._lease.alive
+            heard = self.lease.settled if self.state is State.STABLE else self.lease.alive
             heard(answer.sent_at)
 
     def _not_beaten(self, answer: Answer, error: KafkaException) -> None:
         if not self._is_mine(answer.ask):
             return
         if isinstance(error, RebalanceInProgress):
-            self._lease.alive(answer.sent_at)
+            self.lease.alive(answer.sent_at)
             if self.state is State.STABLE:
                 self.rejoin("the group is rebalancing")
         elif isinstance(error, IllegalGeneration) and self.state is State.JOINING:
             self._beat_at = NEVER  # the answer to the JoinGroup, which tells the new one, is on its way
-        elif isinstance(error, (FencedInstanceId, *FENCES)):
-            self._fenced(error)
         else:
-            self._look_at_coordinator(error, answer.ask.to)
-            self._pause(Kind.BEAT, error, answer.now)
             self._beat_at = 0.0
-            if not passes(error):
-                self._break(error)
+            self._failed(answer, error)
 
     def _is_mine(self, ask: Ask) -> bool:
         """Was it sent by the membership in force?"""
@@ -341,30 +285,31 @@ class Group(GroupMachine):
         if isinstance(error, UnknownMemberId):
             self._name = ""
         if self.state is State.LEAVING:
-            self._farewell = None
-        elif self.state is not State.JOINING or Kind.ROUND not in self._flying:
+            self._farewell.request = None
+        elif self.state is not State.JOINING or Kind.ROUND not in self.requests:
             self._reset(type(error).__name__)
 
     def _lapsed(self, reason: str) -> None:
         self._lose()
-        if self.state in (State.ASSIGNING, State.SYNCING, State.STABLE):
+        if self.state in JOINED:
             self._reset(reason)
 
     def _part(self, reason: str) -> None:
         if self.options.instance_id is None and self._name:
-            self._farewell = leave(self._membership(), reason)
+            self._farewell.request = leave(self._membership(), reason)
             self._name = ""
         self._lose()
-        self._flying.forget(Kind.ROUND)
+        self.requests.forget(Kind.ROUND)
 
     def _lose(self) -> None:
         super()._lose()
-        self._last, self._last_generation = None, NO_GENERATION
+        self._last = LastAssignment()
         self.is_leader = False
 
     _readers: ClassVar[Readers] = {
-        Kind.FIND: (_found, GroupMachine._not_found),
-        Kind.ROUND: (_round_ended, _round_failed),
-        Kind.BEAT: (_beaten, _not_beaten),
-        Kind.LEAVE: (GroupMachine._left, GroupMachine._not_left),
+        FindCoordinatorRequest: (_found, GroupMachine._not_found),
+        JoinGroupRequest: (_joined, _not_joined),
+        SyncGroupRequest: (_synced, _not_synced),
+        HeartbeatRequest: (_beaten, _not_beaten),
+        LeaveGroupRequest: (GroupMachine._left, GroupMachine._not_left),
     }

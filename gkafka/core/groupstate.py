@@ -148,7 +148,7 @@ class Change(enum.Enum):
 
 
 class Tell(NamedTuple):
-    """Call the application's callback, then `Group.told`."""
+    """Call the application's callback, then `Ownership.told`."""
 
     change: Change
     partitions: tuple[TopicPartition, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gkafka.common import TopicPartition
 from gkafka.core.groupstate import Change, Tell
@@ -13,7 +13,7 @@ __all__ = ["Ownership"]
 
 class Ownership:
     """owned: partition -> its term: a partition that goes and comes back has another one, so that what is left of the first time is told
-    apart. leaving: revoked, and the callback has not returned yet. running: what is being told.
+    apart. leaving: revoked, and the callback has not returned yet. running: what is being told. losses: how often everything was lost.
     """
 
     def __init__(self) -> None:
@@ -22,6 +22,7 @@ class Ownership:
         self._terms = 0
         self._queue: deque[Tell] = deque()
         self.running: Tell | None = None
+        self.losses = 0
 
     @property
     def settled(self) -> bool:
@@ -53,17 +54,23 @@ class Ownership:
         for partition in given:
             self.owned.pop(partition, None)
 
+    def replace(self, assigned: Collection[TopicPartition]) -> None:
+        """Own these: what is not among them is given up, what is new is gained. That is told even if nothing is."""
+        kept = set(assigned)
+        self.give_up([tp for tp in self.owned if tp not in kept])
+        self.gain(tp for tp in assigned if tp not in self.owned)
+
     def lose(self) -> None:
         """Everything is gone, at once. What the application has not heard of yet it need not hear of now."""
         unheard = {tp for tell in self._queue if tell.change is Change.ASSIGNED for tp in tell.partitions}
         running = self.running.partitions if self.running is not None and self.running.change is Change.REVOKED else ()
         lost = [tp for tp in (*self.leaving, *self.owned) if tp not in unheard and tp not in running]
         lost += [tp for tell in self._queue if tell.change is Change.LOST for tp in tell.partitions]
+        had_any = self.any
+        self._queue = deque([Tell(Change.LOST, tuple(dict.fromkeys(lost)))] if lost else ())  # first, as in gain()
         self.owned.clear()
         self.leaving.clear()
-        self._queue.clear()
-        if lost:
-            self._queue.append(Tell(Change.LOST, tuple(lost)))
+        self.losses += had_any
 
     def next(self) -> Tell | None:
         """What to tell now, once; None while the last callback runs."""
@@ -73,17 +80,24 @@ class Ownership:
         self._queue.popleft()
         return self.running
 
-    def restore(self) -> None:
-        """Whoever asked what to tell was interrupted: `running` is still to be told."""
+    def restart(self) -> None:
+        """Whoever asked what to tell may have been interrupted: `running` is still to be told."""
         if self._queue and self._queue[0] is self.running:
             self._queue.popleft()
 
-    def told(self) -> None:
-        """The callback has returned."""
-        if self.running is not None and self.running.change is Change.REVOKED:
-            for partition in self.running.partitions:
+    def told(self, tell: Tell) -> None:
+        """The callback for it has returned."""
+        if tell is not self.running:
+            return
+        if tell.change is Change.REVOKED:
+            for partition in tell.partitions:
                 self.leaving.pop(partition, None)
         self.running = None
+
+    @property
+    def terms(self) -> Mapping[TopicPartition, int]:
+        """The term of each partition that the member owns or is giving up: what it may commit for."""
+        return {**self.leaving, **self.owned}
 
     def may_commit(self, partitions: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """Those that are the member's in this very term."""

@@ -69,9 +69,9 @@ class Reconciliation:
         if news and not may_gain:
             self.held = {tp: wanted[tp] for tp in self._have.owned}
             return False
+        self.held = {tp: wanted[tp] for tp in (*self._have.owned, *news)}  # first: what is owned has the id of its topic
         self._have.gain(sorted(news))
         self._fresh = False
-        self.held = {tp: wanted[tp] for tp in self._have.owned}
         kept = {*self._target, *self.held.values()}
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in kept}
         self._asked &= kept

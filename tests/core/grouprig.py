@@ -13,6 +13,7 @@ from gkafka.core.backoff import Backoff
 from gkafka.core.group import Group
 from gkafka.core.groupmachine import GroupMachine
 from gkafka.core.groupstate import Ask, Change, GroupOptions, State, Tell, Ticket
+from gkafka.core.offsets import commit_request
 from gkafka.exceptions import SocketDisconnectedError
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
@@ -26,9 +27,10 @@ from gkafka.wire.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from gkafka.wire.offsets import OffsetCommitRequest
 from gkafka.wire.schema import Message
 
-__all__ = ["GONE", "RANGE", "Bench", "Rig", "assignment", "metadata", "partitions"]
+__all__ = ["GONE", "RANGE", "Bench", "Rig", "assignment", "commit_of", "metadata", "partitions"]
 
 RANGE = (ASSIGNORS["range"],)
 COOPERATIVE = (ASSIGNORS["cooperative-sticky"],)
@@ -49,6 +51,12 @@ def assignment(*numbers: int) -> bytes:
 def metadata(*topics: str, owned: Iterable[TopicPartition] = (), generation: int = -1) -> bytes:
     """What a member tells its leader."""
     return ConsumerProtocolSubscription(topics=list(topics), owned_partitions=by_topic(owned), generation_id=generation).to_bytes(3)
+
+
+def commit_of(ticket: Ticket, offsets: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
+    """The request that a ticket allows, as `groupoffsets` writes it."""
+    allowed = {tp: (offset, "") for tp, offset in offsets.items() if tp in ticket.partitions}
+    return commit_request("g", allowed, generation_id=ticket.generation, member_id=ticket.member_id)
 
 
 class Bench:
@@ -81,7 +89,7 @@ class Bench:
     def told(self) -> Tell:
         """The running callback returns."""
         tell = self.tells.pop(0)
-        self.group.told(tell)
+        self.group.ownership.told(tell)
         self.poll()
         return tell
 
@@ -114,7 +122,7 @@ class Bench:
 
     def commit(self, *numbers: int, within: float = float("inf")) -> Any:
         """A ticket for what is the member's of these, under the terms in force."""
-        terms = self.group.terms
+        terms = self.group.ownership.terms
         return self.ticket({tp: terms.get(tp, -1) for tp in partitions(*numbers)}, within=within)
 
     def ticket(self, terms: Mapping[TopicPartition, int], *, within: float = float("inf")) -> Any:

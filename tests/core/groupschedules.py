@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from tests.core.groupsim import LOST, World
+from tests.core.groupsim import LOST, World, interrupted_at
 
-__all__ = ["EVENTS", "Events", "MakeWorld", "play", "survey"]
+__all__ = ["EVENTS", "INTERRUPTED", "Events", "MakeWorld", "play", "survey"]
 
 
 def _of_one(act: Callable[[Any, int], Any]) -> Callable[[World, int], Any]:
@@ -56,12 +56,34 @@ EVENTS: Events = {
     "wake": _set("frozen", False),
     "die": lambda world, n: _of_one(lambda member, n: member.die())(world, n) if len(world.living) > 1 else None,
     "born": _born,
-    "leave": lambda world, n: _of_one(lambda member, n: (member.group.leave("done"), member.step()))(world, n) if n % 3 == 0 else None,
+    "leave": lambda world, n: _of_one(lambda member, n: member.leave())(world, n) if n % 3 == 0 else None,
     "rejoin": _of_one(lambda member, n: (member.group.rejoin("it wants to"), member.step())),
     "coordinator moves": lambda world, n: world.coordinator.move() if n % 2 == 0 else None,
     "grow": lambda world, n: world.grow() if n % 5 == 0 else None,
 }
+
+
+def _interrupted(act: Callable[[Any, int], Any]) -> Callable[[World, int], Any]:
+    def do(member: Any, n: int) -> None:
+        with interrupted_at(1 + n // 4 % 200):
+            act(member, n)
+
+    return _of_one(do)
+
+
+INTERRUPTED: Events = {
+    **EVENTS,
+    "restart": _of_one(lambda member, n: member.restart()),
+    "interrupt a step": _interrupted(lambda member, n: member.step()),
+    "interrupt an answer": _interrupted(lambda member, n: (member.arrive(n), member.answer(n))),
+    "interrupt a loss": _interrupted(lambda member, n: member.lose(n, late=n % 2 == 0, error=LOST)),
+    "interrupt a callback": _interrupted(lambda member, n: member.return_from_callback()),
+}
+"""The same, and members whose drivers are interrupted, at any line of the machine or between two steps."""
 OFTEN = {
+    "interrupt a step": 2,
+    "interrupt an answer": 8,
+    "interrupt a callback": 3,
     "all is well": 5,
     "serve": 8,
     "well for a while": 3,
@@ -104,7 +126,7 @@ def survey(count: int, play_one: Callable[[int], World]) -> None:
     seen: Counter[str] = Counter()
     for seed in range(count):
         for member in play_one(seed).members:
-            seen["losses"] += member.group.losses
+            seen["losses"] += member.group.ownership.losses
             seen["rebalances"] += member.group.rebalances
             seen.update(line if "commit" in line else line.split()[0] for line in member.history)
     traces = {"losses", "rebalances", "assigned", "revoked", "lost", "commit done", "commit retry"}

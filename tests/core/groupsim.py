@@ -5,8 +5,13 @@ Requests and answers take their time, get lost, or arrive long after their sende
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
 from random import Random
+from types import FrameType
 from typing import Any
 
 from gkafka.common import TopicPartition
@@ -29,14 +34,65 @@ from gkafka.wire.groups import (
 )
 from gkafka.wire.metadata import MetadataRequest
 from tests.core.dividing import divide
+from tests.core.grouprig import commit_of
 
-__all__ = ["LOST", "Coordinator", "Member", "Node", "World"]
+__all__ = ["LOST", "Coordinator", "Member", "Node", "World", "interrupted_at"]
 
 NOT_COORDINATOR = 16
 SESSION_S, BEAT_S, POLL_S = 10.0, 1.0, 25.0
 COMMIT_S = 8.0
 """So long a commit keeps what is given up from being free, if nobody says what became of it."""
 Reply = Callable[[Any], None]
+CORE = os.path.join("gkafka", "core") + os.sep
+
+
+class Interruption(BaseException):
+    """What a signal handler raises."""
+
+
+@contextlib.contextmanager
+def interrupted_at(line: int) -> Iterator[list[str]]:
+    """Interrupt the driver who executes this line of the machines, counted from here. Yields the lines until then."""
+    left, where = line, list[str]()
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if CORE not in frame.f_code.co_filename or not driving:
+            return None
+        if event == "line":
+            where.append(f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
+            left -= 1
+            if not left:
+                sys.settrace(None)
+                raise Interruption
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield where
+    finally:
+        sys.settrace(before)
+
+
+driving: list[Member] = []
+"""Members whose drivers are at work: they can be interrupted."""
+
+
+def fail_stop(act: Callable[..., None]) -> Callable[..., None]:
+    """Have a member whose driver is interrupted begin anew."""
+
+    @functools.wraps(act)
+    def acting(member: Member, *args: Any) -> None:
+        driving.append(member)
+        try:
+            act(member, *args)
+        except Interruption:
+            member.restart()
+        finally:
+            driving.pop()
+
+    return acting
 
 
 class Node:
@@ -112,6 +168,7 @@ class Member:
     def __init__(self, world: World, name: str, assignors: list[Assignor], *, instance: str | None, skew: float, seed: int) -> None:
         self.world, self.name, self._skew = world, name, skew
         self.group: GroupMachine = self.machine(assignors, instance, Random(seed))
+        self.group.is_interruption = lambda error: isinstance(error, Interruption)
         self.alive, self.frozen, self.stalled = True, False, False
         self.positions: dict[TopicPartition, tuple[int, int]] = {}
         self.telling: Tell | None = None
@@ -134,6 +191,20 @@ class Member:
         """What it would hand to its application at this moment; a process that is frozen hands out nothing, and asks again when it wakes."""
         return set(self.group.delivered(self.now)) if self.alive and not self.frozen else set()
 
+    def restart(self) -> None:
+        """Whoever drove it was interrupted: what is under way is forgotten, though it may arrive, and the callback is called again."""
+        if not self.alive or self.frozen:
+            return
+        self.late += [f for f in self.flying if not f.arrived and not self.left_out(f.request)]
+        self.flying.clear()
+        self.group.restart(self.now)
+        self.history.append("restart")
+        self.telling = None
+        if self.group.ownership.running is not None:
+            self._called(self.group.ownership.running)
+        self.step()
+
+    @fail_stop
     def step(self) -> None:
         """The driver's round: send what is to be sent, call what is to be called."""
         if not self.alive or self.frozen:
@@ -166,6 +237,12 @@ class Member:
         """Does it tell the coordinator that what the callback is for is free?"""
         return isinstance(request, JoinGroupRequest)
 
+    @fail_stop
+    def leave(self) -> None:
+        self.group.leave("done")
+        self.step()
+
+    @fail_stop
     def return_from_callback(self) -> None:
         if self.telling is None or not self.alive or self.frozen:
             return
@@ -174,9 +251,10 @@ class Member:
             term = self.group.delivered(self.now).get(tp)
             if term is not None:
                 self.positions[tp] = term, self.world.coordinator.committed.get(tp, 0)
-        self.group.told(tell)
+        self.group.ownership.told(tell)
         self.step()
 
+    @fail_stop
     def consume(self, count: int) -> None:
         """Messages of what is delivered, from where the positions are."""
         if self.stalled:
@@ -187,14 +265,16 @@ class Member:
             if known == term:
                 self.positions[tp] = term, offset + count
 
+    @fail_stop
     def commit(self, positions: dict[TopicPartition, tuple[int, int]]) -> None:
         """One commit at a time, as a driver has it; two of one generation, of which no broker knows the order, do not overtake each other."""
         if not self.alive or self.frozen or self.committing or any(f.is_commit_of(self.group.generation) for f in self.late):
             return
         ticket = Ticket(self.now + COMMIT_S)
         if self.group.grant(ticket, {tp: term for tp, (term, _) in positions.items()}, self.now):
-            request = self.group.commit_request(ticket, {tp: (offset, "") for tp, (_, offset) in positions.items()})
-            self.committing.append(Flight(ticket, request, self.group.coordinator))
+            request = commit_of(ticket, {tp: offset for tp, (_, offset) in positions.items()})
+            request.group_instance_id = self.group.options.instance_id
+            self.committing.append(Flight(ticket, request, self.group.requests.coordinator))
 
     # -- the wire ----------------------------------------------------------------------------------------------------------
     def arrive(self, at: int) -> None:
@@ -228,6 +308,7 @@ class Member:
         if answered and self.alive and not self.frozen:
             self._deliver(answered[at % len(answered)])
 
+    @fail_stop
     def _deliver(self, flight: Flight) -> None:
         if isinstance(flight.what, Ticket):
             self.committing.remove(flight)
@@ -239,11 +320,16 @@ class Member:
             self.group.on_answer(flight.what, flight.answer, None, self.now)
         self.step()
 
+    @fail_stop
     def judge(self, ticket: Ticket, error: KafkaException | None) -> None:
         self.history.append(f"commit {self.group.on_commit(ticket, error, self.now).value}")
 
     def lose(self, at: int, *, late: bool, error: KafkaException) -> None:
         """The member gives up waiting. late: what has not arrived may yet."""
+        self._lose(at, late, error)
+
+    @fail_stop
+    def _lose(self, at: int, late: bool, error: KafkaException) -> None:
         waiting = [*self.flying, *self.committing]
         if not waiting or not self.alive or self.frozen:
             return

@@ -166,7 +166,7 @@ def test_a_topic_that_nobody_can_name_yet_waits_and_is_asked_for_again() -> None
     assert told(rig.beat(2)) == {T: [0]}, "what it has so far is acknowledged"
     assert (rig.owned(), rig.group.state) == (partitions(0), State.RECONCILING)
     rig.tells.clear()
-    rig.group.told(Tell(Change.ASSIGNED, ()))
+    rig.group.ownership.told(Tell(Change.ASSIGNED, ()))
     rig.poll(1.0)
     assert rig.name(U) == {U}
     assert rig.owned() == [*partitions(0), *partitions(3, topic="u")]
@@ -236,7 +236,7 @@ def test_a_fenced_member_has_lost_everything_and_joins_again_under_its_name(code
     name = rig.group.member_id
     rig.beat(0, code=code)
     assert rig.changes() == [(Change.LOST, [0, 1])]
-    assert (rig.owned(), rig.group.generation, rig.group.member_id, rig.group.losses) == ([], -1, "", 1)
+    assert (rig.owned(), rig.group.generation, rig.group.member_id, rig.group.ownership.losses) == ([], -1, "", 1)
     rig.poll(1.0)
     assert not rig.wants(ConsumerGroupHeartbeatRequest), "not before the application knows"
     rig.told()
@@ -392,12 +392,10 @@ def test_whose_time_is_over_while_it_leaves_goes_without_a_word() -> None:
     rig.stable(0)
     rig.group.leave("done")
     rig.poll()
-    beat = rig.group._flying
     rig.poll(BEAT_S)
     ask, _ = rig.take(ConsumerGroupHeartbeatRequest)
     rig.poll(SESSION_S)
     rig.answer(ask, ConsumerGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=3000))
-    assert beat is rig.group._flying
     assert (rig.group.generation, rig.asks) == (-1, [])
     rig.told()
     assert rig.group.state is State.LEFT
@@ -424,7 +422,7 @@ def test_what_the_coordinator_does_not_know_how_to_answer_is_tried_again() -> No
         rig.poll(1.0)
     assert (rig.problems, rig.group.state) == ([], State.STABLE)
     rig.beat(1, {T: [0]})
-    assert rig.group.trouble is None
+    assert rig.group.requests.trouble is None
 
 
 @pytest.mark.parametrize("said", [True, False], ids=["by the broker", "by the tables"])
@@ -483,7 +481,7 @@ def test_an_instance_id_that_is_not_free_is_waited_for_as_long_as_a_session() ->
     began = rig.now
     while rig.group.state is not State.FATAL:
         rig.beat(0, code=UnreleasedInstanceId.code)
-        assert isinstance(rig.group.trouble, UnreleasedInstanceId) or rig.group.error is not None
+        assert isinstance(rig.group.requests.trouble, UnreleasedInstanceId) or rig.group.error is not None
         if rig.wants(ConsumerGroupHeartbeatRequest):
             ask, request = rig.take(ConsumerGroupHeartbeatRequest)
             assert request.member_epoch == -2, "it may be its own last life that has it"
@@ -522,13 +520,11 @@ def test_partitions_that_cannot_be_are_told_and_left_out() -> None:
 
 
 # -- commits -----------------------------------------------------------------------------------------------------------
-def test_a_commit_tells_the_members_epoch_and_instance() -> None:
-    rig = Rig(instance_id="i")
+def test_a_commit_tells_the_members_epoch_and_id() -> None:
+    rig = Rig()
     rig.stable(0, 1, epoch=6)
     ticket = rig.commit(0)
-    request = rig.group.commit_request(ticket, dict.fromkeys(partitions(0, 1), (5, "x")))
-    assert (request.generation_id_or_member_epoch, request.member_id, request.group_instance_id) == (6, rig.group.member_id, "i")
-    assert [(p.partition_index, p.committed_offset) for p in request.topics[0].partitions] == [(0, 5)]
+    assert (ticket.generation, ticket.member_id, ticket.partitions) == (6, rig.group.member_id, set(partitions(0)))
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_what_the_coordinator_does_not_know_how_to_answer_is_told_once_and_tried
         rig.poll(1.5)
         rig.polled()
         rig.beat(27)
-    assert isinstance(rig.group.trouble, UnknownError)
+    assert isinstance(rig.group.requests.trouble, UnknownError)
     rig.join(2)
     for _ in range(3):
         rig.refuse(SyncGroupRequest, -1)
@@ -178,8 +178,8 @@ def test_what_the_coordinator_does_not_know_how_to_answer_is_told_once_and_tried
     rig.beat(-1)
     rig.poll(1.5)
     rig.beat()
-    assert (rig.owned(), rig.group.state, rig.group.trouble) == (partitions(0, 1), State.STABLE, None)
-    assert (rig.problems, rig.group.losses) == ([], 0)
+    assert (rig.owned(), rig.group.state, rig.group.requests.trouble) == (partitions(0, 1), State.STABLE, None)
+    assert (rig.problems, rig.group.ownership.losses) == ([], 0)
     told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(told) == 3, told  # of JoinGroup, of SyncGroup, of a heartbeat
     assert all("it is tried again" in text for text in told)
@@ -350,8 +350,9 @@ def test_an_eager_member_gives_up_everything_before_it_joins_again() -> None:
     rig.beat(27)
     assert rig.changes() == [(Change.REVOKED, [0, 1])]
     assert rig.owned() == [], "delivered no more"
-    assert rig.commit(0, 1).partitions == set(partitions(0, 1)), "but still to be committed"
-    rig.group.on_commit(rig.group._commits[0], None, rig.now)
+    ticket = rig.commit(0, 1)
+    assert ticket.partitions == set(partitions(0, 1)), "but still to be committed"
+    rig.group.on_commit(ticket, None, rig.now)
     rig.poll()
     assert not rig.wants(JoinGroupRequest), "the callback runs"
     rig.told()
@@ -631,7 +632,7 @@ def test_a_coordinator_that_moves_takes_nothing_from_a_member(code: int) -> None
         rig.poll(1.5)
         ask, _ = rig.take(HeartbeatRequest)
         rig.answer(ask, HeartbeatRequest.API.response())
-    assert (rig.owned(), rig.group.rebalances, rig.group.losses, rig.tells) == (partitions(0), 1, 0, [])
+    assert (rig.owned(), rig.group.rebalances, rig.group.ownership.losses, rig.tells) == (partitions(0), 1, 0, [])
 
 
 def test_a_heartbeat_of_an_earlier_generation_says_nothing() -> None:
@@ -643,7 +644,7 @@ def test_a_heartbeat_of_an_earlier_generation_says_nothing() -> None:
     rig.join(2)
     rig.answer(old, HeartbeatRequest.API.response(error_code=22))
     rig.sync(0)
-    assert (rig.owned(), rig.group.losses) == (partitions(0), 0)
+    assert (rig.owned(), rig.group.ownership.losses) == (partitions(0), 0)
 
 
 def test_an_error_that_no_heartbeat_should_have_ends_it() -> None:
@@ -666,11 +667,10 @@ def test_what_sync_group_may_answer(code: int, state: State) -> None:
 
 # -- commits -----------------------------------------------------------------------------------------------------------
 def test_a_commit_carries_the_generation_and_the_member() -> None:
-    rig = Rig(instance_id="i")
+    rig = Rig()
     rig.stable(0, 1, generation=6)
-    request = rig.group.commit_request(rig.commit(0), dict.fromkeys(partitions(0, 1), (5, "x")))
-    assert (request.generation_id_or_member_epoch, request.member_id, request.group_instance_id) == (6, "m", "i")
-    assert [(t.name, [(p.partition_index, p.committed_offset) for p in t.partitions]) for t in request.topics] == [("t", [(0, 5)])]
+    ticket = rig.commit(0)
+    assert (ticket.generation, ticket.member_id, ticket.partitions) == (6, "m", set(partitions(0)))
 
 
 def test_no_commit_goes_out_between_join_group_and_the_assignment() -> None:

@@ -39,7 +39,7 @@ def _addresses(hosts: str) -> list[Address]:
 
 def coordinating_first(nodes: Iterable[Node], members: Iterable[Driver]) -> list[Node]:
     """The nodes of a cluster, in front those that coordinate the group of these members."""
-    coordinating = {place[0] for member in members if (place := member.group.coordinator)}
+    coordinating = {place[0] for member in members if (place := member.group.requests.coordinator)}
     return sorted(nodes, key=lambda node: node.id not in coordinating)
 
 
@@ -116,7 +116,7 @@ class Driver:
         self.problems += plan.problems
         if plan.tell is not None:
             self.history.append((plan.tell.change.value, sorted(tp.partition for tp in plan.tell.partitions)))
-            self.group.told(plan.tell)
+            self.group.ownership.told(plan.tell)
         elif plan.topics is not None:
             divide(self.group, {topic: [()] * self._topics[topic] for topic in plan.topics if topic in self._topics})
         else:

@@ -138,7 +138,7 @@ def test_members_come_share_go_and_die(setting: Setting, assignor: str | None) -
     third.kill()
     setting.shared(first)
     assert now() - killed_at > SESSION_S - 1.0
-    assert first.group.losses == 0
+    assert first.group.ownership.losses == 0
     assert first.group.generation > epochs[0]
     assert not any(m.problems for m in (first, second, third))
 
@@ -222,7 +222,7 @@ def test_a_member_of_another_client_shares_the_group(setting: Setting) -> None:
     setting.shared(ours, other, another, least=2)
     other.stop()
     setting.shared(ours, another, least=3)
-    assert ours.group.losses == 0
+    assert ours.group.ownership.losses == 0
 
 
 @pytest.mark.parametrize("restarts", quick_and_thorough(1, 3))
@@ -233,15 +233,18 @@ def test_a_rolling_restart_costs_nothing(cluster: KafkaCluster, restarts: int) -
         members = [made.member(session_timeout_s=45.0), made.member(session_timeout_s=45.0)]
         made.shared(*members, least=3)
         before = [(m.owned, list(m.history), m.group.rebalances) for m in members]
-        coordinators = {m.group.coordinator for m in members}
+        coordinators = {m.group.requests.coordinator for m in members}
         for node in coordinating_first(cluster.nodes, members)[:restarts]:
             cluster.kill(node, signal.SIGTERM)
-            wait(lambda at=node.id: all(m.group.coordinator and m.group.coordinator[0] != at for m in members), lambda: "no coordinator")
-            coordinators |= {m.group.coordinator for m in members}
+            wait(
+                lambda at=node.id: all(m.group.requests.coordinator and m.group.requests.coordinator[0] != at for m in members),
+                lambda: "no coordinator",
+            )
+            coordinators |= {m.group.requests.coordinator for m in members}
             cluster.restart(node)
         assert len(coordinators - {None}) > 1, "it has moved"
         assert [(m.owned, m.history, m.group.rebalances) for m in members] == before
-        assert [m.group.losses for m in members] == [0, 0]
+        assert [m.group.ownership.losses for m in members] == [0, 0]
     finally:
         made.end()
 

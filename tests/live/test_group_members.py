@@ -130,7 +130,7 @@ def test_members_come_share_go_and_die(kafka: KafkaCluster, version: str, name: 
         s.shared(first, third, least=4)
         third.kill()
         s.shared(first)
-        assert first.group.losses == 0
+        assert first.group.ownership.losses == 0
         assert not any(m.problems for m in (first, second, third))
 
 
@@ -160,7 +160,7 @@ def test_members_of_other_clients_share_a_group(
         s.shared(ours, other, least=4)
         another = s.member(name)
         s.shared(ours, other, another, least=2)
-        assert (ours.group.losses, ours.problems) == (0, [])
+        assert (ours.group.ownership.losses, ours.problems) == (0, [])
         other.stop()
         s.shared(ours, another, least=4)
 
@@ -174,14 +174,17 @@ def test_a_rolling_restart_costs_no_rebalance(cluster: KafkaCluster, name: str, 
         s.shared(*members, least=4)
         before = [m.group.rebalances for m in members]
         owned = [m.owned for m in members]
-        coordinators = {m.group.coordinator for m in members}
+        coordinators = {m.group.requests.coordinator for m in members}
         for node in coordinating_first(cluster.nodes, members)[:restarts]:
             cluster.kill(node, signal.SIGTERM)
-            wait(lambda at=node.id: all(m.group.coordinator and m.group.coordinator[0] != at for m in members), lambda: "no coordinator")
-            coordinators |= {m.group.coordinator for m in members}
+            wait(
+                lambda at=node.id: all(m.group.requests.coordinator and m.group.requests.coordinator[0] != at for m in members),
+                lambda: "no coordinator",
+            )
+            coordinators |= {m.group.requests.coordinator for m in members}
             cluster.restart(node)
         assert len(coordinators - {None}) > 1, "it has moved"
         s.shared(*members, least=4)
         assert [m.group.rebalances for m in members] == before
-        assert [m.group.losses for m in members] == [0, 0]
+        assert [m.group.ownership.losses for m in members] == [0, 0]
         assert [m.owned for m in members] == owned

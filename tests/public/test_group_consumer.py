@@ -119,7 +119,7 @@ def test_session_timeout_ms_is_how_long_a_silent_coordinator_is_trusted(
     for api in ("FindCoordinator", "JoinGroup"):
         cluster.on(api, Drop(before=True), times=None)
     run.until(lambda: unheard)
-    lease = member._share._member._group._lease
+    lease = member._share._member._group.lease
     assert lease.ends_at < cluster.requests("Heartbeat")[-1].time + 60, "it counts from the last answer"
     assert member.consume(60_000) is not None
     end_session(lease, member)
@@ -164,7 +164,7 @@ def test_session_timeout_ms_holds_records_back_although_nobody_could_be_told_yet
     assert member.consume(60_000) is not None
     for api in ("Heartbeat", "FindCoordinator", "JoinGroup"):
         cluster.on(api, Drop(before=True), times=None)
-    end_session(member._share._member._group._lease, member)
+    end_session(member._share._member._group.lease, member)
     assert run.stays(lambda: member.consume(5) is None, 0.3)
     assert member.stats()["buffered"] == 39
     cluster.clear_script()
@@ -463,6 +463,6 @@ def test_a_partition_that_is_lost_while_it_is_given_up_is_told_as_lost(
     cluster.on("Heartbeat", Error(REBALANCING))
     cluster.on("Heartbeat", Drop(before=True), times=None)
     settle(run, lambda: cluster.count("OffsetCommit"), member)
-    end_session(member._share._member._group._lease, member)
+    end_session(member._share._member._group.lease, member)
     settle(run, lambda: len(told.all) > 1, member)
     assert (told.of("lost"), told.of("revoked")) == ([[0, 1, 2, 3]], [])

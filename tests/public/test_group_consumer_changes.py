@@ -256,7 +256,7 @@ def test_explain_and_stats_say_where_a_member_stands(
     cluster.clear_script()
     assert len(read_all(member, 40)) == 40
     stats = member.stats()["group"]
-    assert stats == {"state": "stable", "generation": 1, "rebalances": 1, "losses": 0}
+    assert stats == {"state": "stable", "generation": 1, "rebalances": 1, "losses": 0, "restarts": 0}
     assert "in the group, generation 1" in str(member.explain())
     fill(connect(cluster), [b"x"], partition=0)
     assert member.consume(60_000) is not None

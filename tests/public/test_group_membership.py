@@ -115,7 +115,7 @@ def test_a_topic_that_is_still_not_there_holds_up_no_later_generation(
     codes = keep_group(cluster, ("b", metadata("nowhere", "t")), generations=[1, 2])
     member = join(client)
     run.until(lambda: sorted(member.partitions) == [0])
-    for patience in ("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", "gkafka.membership.TOPICS_S"):
+    for patience in ("gkafka.cluster.UNKNOWN_TOPIC_PATIENCE_S", "gkafka.grouptopics.TOPICS_S"):
         monkeypatch.setattr(patience, 10 * LIMIT_S)
     codes.append(REBALANCING)
     run.until(lambda: cluster.count("SyncGroup") == 2)
@@ -265,7 +265,7 @@ def test_heartbeats_do_not_pause_for_as_long_as_joins_may(client: KafkaClient, c
     member = join(client, rebalance_backoff_ms=60_000)
     assert member._member is not None
     group = member._member._group
-    assert max(group._flying._backoff.pause_s(n, Random(n)) for n in range(1, 30)) * 5 < group.options.session_timeout_s
+    assert max(group.requests._flying._backoff.pause_s(n, Random(n)) for n in range(1, 30)) * 5 < group.options.session_timeout_s
     member.stop()
 
 

