@@ -28,7 +28,7 @@ from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver
 from gkafka.groupoffsets import GroupOffsets, Outcome, no_place
 from gkafka.oneprocess import OfOneProcess
-from gkafka.taking import Taker
+from gkafka.taking import RecordTaker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ class NativeConsumer(OfOneProcess):
         self._lock, self._filled, self._taking = self._driver.lock, self._driver.filled, self._driver.taking
         self._assignment = Assignment(self._driver)
         self.at_work = AtWork(self._driver, self._assignment)
-        self.taker = Taker(self._driver, self._assignment, self.at_work, config, self._handler)
+        self.taker = RecordTaker(self._driver, self._assignment, self.at_work, config, self._handler)
         self.run = self._driver.run
         self.few_from = (-1, -1)  # of the last consumer.few_ready(): its `hand_outs`, and where the partition stood before
         self.group = group
@@ -159,7 +159,7 @@ class NativeConsumer(OfOneProcess):
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset, or from -2 / -1 for the earliest / latest one. What was fetched before is dropped."""
-        self.ask_anew(self.place(tp, offset), at_once=True)
+        self.ask_anew(self.place(tp, offset))
 
     def place(self, tp: TopicPartition, offset: int) -> Parked:
         """The first half of seek(), for who holds a lock. Returns what ask_anew() is to be given behind it."""
@@ -170,13 +170,10 @@ class NativeConsumer(OfOneProcess):
             _place(queue.position, offset)
         return parked
 
-    def ask_anew(self, parked: Parked, *, at_once: bool = False) -> None:
-        """The second half of seek() and resume(). at_once: by the caller, unless that takes long."""
+    def ask_anew(self, parked: Parked) -> None:
+        """The second half of seek() and resume()."""
         self._driver.hang_up(parked)
-        if at_once:
-            self._driver.kick()
-        else:
-            self._driver.kick()
+        self._driver.kick()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand nothing of these out and fetch nothing of them, until resume(). Positions stay, and so does what was fetched."""

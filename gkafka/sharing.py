@@ -165,7 +165,7 @@ class Share:
                 self._leaving[tp] = (max(offset, -1), -1)
                 return
             parked = self._engine.place(tp, offset)
-        self._engine.ask_anew(parked, at_once=True)
+        self._engine.ask_anew(parked)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""

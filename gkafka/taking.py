@@ -1,7 +1,7 @@
 """Takes records out of the queues for callers of consume methods: one caller at a time, within bounds.
 
-A caller that is interrupted leaves one mark: its positions go back to where they stood, and all that
-was fetched is fetched again from there (FetchDriver.restart).
+A caller that is interrupted leaves one mark: its positions go back to where they stood, and a worker
+fetches again from there what was not handed out (FetchDriver.restart).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gkafka.handlers import Handler
     from gkafka.records import Message
 
-__all__ = ["Taker"]
+__all__ = ["RecordTaker"]
 
 TICK_S = 4.0
 LOOK_S = 0.02
@@ -49,7 +49,7 @@ Take = Callable[[Call, int, float], list[T]]
 """take(call, wanted, until): no more than so many, of what is there; reads no batch behind that time."""
 
 
-class Taker:
+class RecordTaker:
     """Hands out records to the callers of one consumer.
 
     run: hands out single records of a batch that is begun, without a look at anything else. given:
@@ -132,9 +132,9 @@ class Taker:
             self._assignment.raise_errors()
             try:
                 with self._taking:
+                    self.run.left = 0  # it would take what comes behind, which a deserializer that fails goes back over
                     is_torn = self._driver.step.torn is not None  # a worker begins anew: until then nothing may be read
                     call.wants_more = is_torn
-                    self.run.left = 0  # it would take what comes behind, which a deserializer that fails goes back over
                     may_take = not is_torn and not self.troubles and self.may_hand_out()
                     taken = take(call, wanted, reads_until) if may_take else []
                     if taken and call.worker is None:

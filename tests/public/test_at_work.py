@@ -12,7 +12,7 @@ from gkafka.atwork import AtWork
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConsumerStoppedException, SerializationError
 from gkafka.nativeconsumer import NativeConsumer
-from gkafka.taking import Taker
+from gkafka.taking import RecordTaker
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, fill, read
 from tests.public.groupaids import QUICK, places
@@ -139,13 +139,13 @@ def test_who_took_nothing_wakes_nobody(filled: KafkaClient, cluster: MockCluster
     """Many that ask again and again would keep each other awake."""
     consumer = make(filled, "assigned", int)
     assert offsets(consumer, WORTH) == list(range(WORTH))
-    take, me, looks = Taker.take, filled.handler.current_id(), []
+    take, me, looks = RecordTaker.take, filled.handler.current_id(), []
 
-    def noted(taker: Taker, *how: Any) -> Any:
+    def noted(taker: RecordTaker, *how: Any) -> Any:
         looks.append(filled.handler.current_id())
         return take(taker, *how)
 
-    monkeypatch.setattr(Taker, "take", noted)
+    monkeypatch.setattr(RecordTaker, "take", noted)
     waiting = run.aside(lambda: outcome(consumer, 5))
     run.until(lambda: looks)
     for _ in range(100):
@@ -334,21 +334,21 @@ def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
     options = {"value_deserializer": int} if deserializes else {}
     consumer = filled.get_consumer("t", auto_offset_reset="earliest", **options)
     full(consumer, run)
-    take_back, others = Taker._take_back, []
+    take_back, others = RecordTaker._take_back, []
 
-    def behind_another(taker: Taker, taken: Any, cause: BaseException) -> None:
-        monkeypatch.setattr(Taker, "_take_back", take_back)
+    def behind_another(taker: RecordTaker, taken: Any, cause: BaseException) -> None:
+        monkeypatch.setattr(RecordTaker, "_take_back", take_back)
         others.extend(offsets(consumer, 5))
         take_back(taker, taken, cause)
 
-    def interrupted(taker: Taker, *how: Any) -> Any:
-        monkeypatch.setattr(Taker, "take", take)
+    def interrupted(taker: RecordTaker, *how: Any) -> Any:
+        monkeypatch.setattr(RecordTaker, "take", take)
         take(taker, *how)
         raise KeyboardInterrupt
 
-    take = Taker.take
-    monkeypatch.setattr(Taker, "_take_back", behind_another)
-    monkeypatch.setattr(Taker, "take", interrupted)
+    take = RecordTaker.take
+    monkeypatch.setattr(RecordTaker, "_take_back", behind_another)
+    monkeypatch.setattr(RecordTaker, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
         consumer.consume_batch(5, timeout_ms=LIMIT_S * 1000)
     assert others == [5, 6, 7, 8, 9]

@@ -11,7 +11,7 @@ from gkafka.common import TopicPartition
 from gkafka.exceptions import AssignmentError, ConfigurationError, ConsumerStoppedException, SerializationError
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.nativeconsumer import NativeConsumer
-from gkafka.taking import Taker
+from gkafka.taking import RecordTaker
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill, read
 from tests.public.groupaids import QUICK, places, read_all
@@ -74,9 +74,9 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
     """Another worker's calls may come as soon as the position has moved, before the deserializers have begun."""
     fill(client, numbers(20))
     seen: list[dict[TopicPartition, int]] = []
-    take = Taker.consume
+    take = RecordTaker.consume
 
-    def taken_while_another_calls(taker: Taker, *args: Any, **named: Any) -> Any:
+    def taken_while_another_calls(taker: RecordTaker, *args: Any, **named: Any) -> Any:
         messages = take(taker, *args, **named)
         if messages:
             consumer._progress.called(float("inf"))
@@ -88,7 +88,7 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
         raise ValueError("no number of mine")
 
     with client.get_consumer("t", "g", **MEMBER, value_deserializer=deserialize, auto_commit=False) as consumer:
-        monkeypatch.setattr(Taker, "consume", taken_while_another_calls)
+        monkeypatch.setattr(RecordTaker, "consume", taken_while_another_calls)
         assert isinstance(error_of(lambda: [consumer.consume_batch(timeout_ms=500) for _ in range(20)]), SerializationError)
         assert seen == [{T0: 0}]
         assert consumer.position(T0) == 0
