@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["UNANSWERED_S", "MemberRequests"]
 
 UNANSWERED_S = 1.0
-"""Count an answer as lost if its connection has had nothing to tell for so long: whoever was to take
-it was interrupted, more than once."""
+"""Count an answer as lost if its connection has had none to give for so long: the worker that was to
+take it was interrupted, more than once."""
 
 
 class OnDone(Protocol):

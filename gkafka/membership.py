@@ -1,9 +1,11 @@
-"""A member of a group at work: drives the machine of its protocol with connections, a worker for requests and another for what takes long.
+"""A member of a group: drives the machine of its protocol with connections and two workers.
 
-The first worker does nothing that takes long: a callback that runs, a parked JoinGroup, a long poll delay no heartbeat.
+The worker for requests does nothing that takes long: no callback, parked JoinGroup or long poll
+delays a heartbeat. The worker for callbacks calls listeners, and divides partitions as the leader.
 
-Whoever is interrupted while he works on the member leaves a mark (`Mark`), and the worker for requests begins anew (`Member.restart`): what was under
-way is asked again, as the machine's state calls for it. A callback that has not returned is called again.
+An interruption is fail-stop. A worker or caller that is interrupted leaves a mark (`Mark`), and the
+worker for requests begins anew (`Member.restart`): it asks again for what the machine's state needs.
+A callback that has not returned is called again.
 """
 
 from __future__ import annotations
@@ -58,10 +60,10 @@ _STATES = {
 
 
 class Mark:
-    """Left by whoever is interrupted in a `with` statement of this: that work was not finished.
+    """Notes that the body of a `with` statement was interrupted, so that its work is not finished.
 
-    cause: what interrupted it, until the member begins anew. bug: the same if it came from no signal
-    handler, kill or time-out. wake: set then.
+    cause: the exception, until the member begins anew. bug: the same if it came from no signal
+    handler, kill or time-out. wake: the event to set then.
     """
 
     __slots__ = ("_handler", "_wake", "bug", "cause")
@@ -93,7 +95,8 @@ class Member:
 
     Leaving is for good. A member that is dropped without it ends when its owner does, or the interpreter: see `abandon`.
 
-    `with self._lock` is for one step of the machine, `self._mark` for steps that belong together: an interruption between them costs a restart.
+    `with self._lock` guards the machine. `with self._mark` is around steps that belong together: an
+    interruption between them costs a restart.
     """
 
     def __init__(
@@ -342,9 +345,9 @@ class Member:
         self._abandoned = True
         self._wake.set()
 
-    # -- on the worker for requests ----------------------------------------------------------------------------------------------
+    # -- on the worker for requests ----------------------------------------------------------------
     def turn(self) -> float:
-        """Do all that is to be done now. Return when to do so again at the latest (monotonic seconds)."""
+        """Do all that is due. Return when to do so again at the latest (monotonic seconds)."""
         self._look()
         with self._mark:
             until = self._drive()
@@ -352,7 +355,7 @@ class Member:
         return min(until, self._handler.looks_at(self._handler.monotonic(), tick_s))
 
     def _look(self) -> None:
-        """Begin anew if somebody was interrupted, or an answer lost. From here on a wish, or an answer, wakes this worker again."""
+        """Begin anew if a step was interrupted or an answer lost. Clear the event before that."""
         self._handler.check_fork()
         self._wake.clear()
         lost = self._handler.cooperative and self._awaits_answers() and self._requests.has_lost(self._handler.monotonic())
@@ -364,8 +367,9 @@ class Member:
             return self._requests.await_answers(self._group.requests.is_under_way)
 
     def restart(self) -> None:
-        """Begin anew. Who worked on the member was interrupted, and how far he came nobody knows: what the machine's state calls for is asked, and told,
-        again. Raises if it was a bug.
+        """Begin anew after an interruption: ask, and tell, again what the machine's state needs.
+
+        Nobody knows how far the interrupted step came. Raises the error if it was a bug.
         """
         cause = self._mark.cause
         if self._mark.bug is not None:
@@ -439,10 +443,12 @@ class Member:
         self._on_problem(error)
         self.end()
 
-    # -- on the worker for what takes long -----------------------------------------------------------------------------------------
+    # -- on the worker for callbacks ---------------------------------------------------------------
     def do_jobs(self) -> None:
-        """Do what the machine wants to be told or divided, one thing after the other. It wants each until that is done: so whoever is called again after an
-        interruption finds what he was at.
+        """Call and divide what the machine wants, one thing after the other.
+
+        The machine wants each until it is done. So a worker that takes over after an interruption
+        finds what was under way.
         """
         while (job := self._next_job()) is not None:
             self._handler.check_fork()
@@ -466,7 +472,7 @@ class Member:
             self._on_change(tell, self._group.generation, self._group.member_id)
         except BaseException as exc:
             if self._handler.interrupted(exc):
-                raise  # it is called again
+                raise  # the worker that takes over calls it again
             self._on_problem(exc)
         finally:
             self._calling = None
@@ -527,7 +533,7 @@ def _work(held: list[Member], wake: Event) -> None:
 
 
 def _failed(held: list[Member], error: BaseException) -> None:
-    """No heartbeat is sent any more: whoever consumes shall not wait in silence."""
+    """Tell the user that the worker for requests has ended: no heartbeat is sent any more."""
     if held:
         member = held.pop()
         log.error("group %r: its member has failed and ends by %s", member.group, type(error).__name__, exc_info=error)

@@ -240,9 +240,8 @@ class Group(GroupMachine):
         self._last = LastAssignment(tuple(assigned), self.generation)
         kept = set(assigned)
         self.ownership.replace(assigned)
-        if (
-            self._round.claimed - kept
-        ):  # also if it has lost them since: the leader has not, and keeps them from the others in this generation
+        # Also if it has lost them since: the leader has not, and keeps them from the others.
+        if self._round.claimed - kept:
             self.rejoin("some partitions were revoked")
         log.info("group %r, member %r, generation %d: %s", self.options.group, self._name, self.generation, partitions_named(kept))
 

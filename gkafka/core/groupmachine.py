@@ -74,11 +74,13 @@ class Rules(NamedTuple):
 class GroupMachine(abc.ABC):
     """generation, member_id: of the membership in force; NO_GENERATION and "" for none. error: why the state is FATAL.
 
-    rebalances: how often it was given another assignment. is_leader: does it divide the partitions of the generation? is_interruption(error): did
-    what an assignor raised come from outside?
+    rebalances: how often it was given another assignment. is_leader: whether it divides the
+    partitions of the generation. is_interruption(error): whether an assignor's error is a signal
+    handler's.
 
-    Parts that its driver asks: ownership, what the member has and what is to be told of that; lease, until when it has that; requests, what the
-    coordinator was asked, and where it is.
+    The driver asks three parts directly. ownership: what the member has, and what the application is
+    to be told of that. lease: until when the member has it. requests: what the coordinator was
+    asked, and where it is.
 
     What a protocol says of itself: _rules and _readers.
 
@@ -98,7 +100,8 @@ class GroupMachine(abc.ABC):
     (`delivered`, `grant`) gives nothing. A protocol that overrides _lose() calls the one here first. A member that is joining already,
     under no name of the membership that ended, goes on with that and is not reset.
 
-    Whoever works here may be interrupted between any two steps. Nobody mends that step: restart() asks and tells again what the state calls for.
+    A driver may be interrupted between any two steps. Nothing mends the step: restart() asks and tells
+    again what the state needs.
     """
 
     options: GroupOptions | ConsumerGroupOptions
@@ -108,7 +111,8 @@ class GroupMachine(abc.ABC):
     def __init__(
         self, options: Any, topics: Iterable[str], *, backoff: Backoff, chance: Chance, name: str = "", patience_s: float = 0.0
     ) -> None:
-        """name: under which the coordinator knows it, or will. patience_s: how long a request may take, a third of the session at least."""
+        """name: the id by which the coordinator knows the member, or will. patience_s: how long a
+        request may take; a third of the session at least."""
         self.options = options
         self.state = State.AWAY
         self.generation = NO_GENERATION
@@ -174,10 +178,10 @@ class GroupMachine(abc.ABC):
         return self.state is State.LEFT or (self.state is State.FATAL and not self.ownership.is_waiting)
 
     def restart(self, now: float) -> None:
-        """Begin anew from the state: whoever worked here, or was to send or call, was interrupted, and how far it came nobody knows.
+        """Begin anew from the state, after an interruption of a step here or of the driver.
 
-        Nothing is under way any more: what the state calls for is asked again, and `ownership.running` is to be told again. What answers of earlier
-        requests say does not count.
+        No request is under way any more, and answers to earlier ones do not count: poll() asks again
+        for what the state needs. `ownership.running` is to be told again.
         """
         self.requests.restart(now)
         self.ownership.restart()
@@ -358,7 +362,10 @@ class GroupMachine(abc.ABC):
         return ConnectionFailedError(str(error), broker=error.broker)
 
     def _failed(self, answer: Answer, error: KafkaException, *passing: type[KafkaException]) -> None:
-        """A request met this. It ends the membership, or is tried again: passing are errors with which it is, besides those that always pass."""
+        """End the membership, or try a request again, after this failure of it.
+
+        passing: errors after which to try again, besides those that always pass.
+        """
         if isinstance(error, (FencedInstanceId, *self._rules.fences)):
             self._fenced(error)
         elif not passes(error) and not isinstance(error, passing):

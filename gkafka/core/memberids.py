@@ -21,7 +21,7 @@ class MemberIds:
         return str(UUID(int=self._chance.getrandbits(128), version=4))
 
     def after_farewell(self, member_id: str) -> str:
-        """Return the id to go on with after a farewell, which may arrive late, was written by this one.
+        """Return the id to go on with after a farewell under this one, which may arrive late.
 
         A farewell of a static member, whose partitions wait for it, cannot end its next membership.
         """

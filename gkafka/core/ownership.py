@@ -13,7 +13,8 @@ __all__ = ["Ownership"]
 
 class Ownership:
     """owned: partition -> its term: a partition that goes and comes back has another one, so that what is left of the first time is told
-    apart. leaving: revoked, and the callback has not returned yet. running: what is being told. losses: how often everything was lost.
+    apart. leaving: revoked, and the callback has not returned yet. running: what is being told.
+    losses: how often everything was lost.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,7 @@ class Ownership:
             self.owned.pop(partition, None)
 
     def replace(self, assigned: Collection[TopicPartition]) -> None:
-        """Own these: what is not among them is given up, what is new is gained. That is told even if nothing is."""
+        """Own exactly these: give up what is not among them, and gain what is new, be it nothing."""
         kept = set(assigned)
         self.give_up([tp for tp in self.owned if tp not in kept])
         self.gain(tp for tp in assigned if tp not in self.owned)
