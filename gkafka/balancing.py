@@ -291,7 +291,7 @@ class Balancing(OfOneProcess, abc.ABC):
         # What the application still commits: the next owner's commits would be taken back by it, and with ZooKeeper no broker knows better.
         consumer._may_commit = lambda: False
         if engine is not None:
-            engine.await_commits(self._patience(ANSWER_S))
+            engine.offsets.await_answers(self._patience(ANSWER_S))
         return consumer._stood_at
 
     def _lose(self) -> None:

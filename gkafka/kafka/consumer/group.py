@@ -530,18 +530,23 @@ class KafkaConsumer(OfOneProcess):
             consumer.commit(timeout=timeout_s)
 
     def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float) -> Callable[[], object]:
-        """What commits these."""
+        """Begin to commit these, in front of all later commits. Returns what does the rest, which has to be called."""
         plain, notes, epochs = offsets_of(offsets)
         if consumer is None:
-            return lambda: self._lookups.commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
+            return self._lookups.begin_commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
         elsewhere = {tp: offset for tp, offset in plain.items() if self._is_elsewhere(tp.topic)}
         shared = {tp: offset for tp, offset in plain.items() if tp not in elsewhere}
+        finish = consumer.begin_commit(shared, timeout=timeout_s, notes=notes, epochs=epochs)
+        if not elsewhere:
+            return finish
+        member = consumer.group_metadata()
+        finish_elsewhere = self._lookups.begin_commit(elsewhere, timeout_s=timeout_s, notes=notes, epochs=epochs, member=member)
 
         def commit() -> None:
-            if shared or not plain:
-                consumer.commit(shared, timeout=timeout_s, notes=notes, epochs=epochs)
-            if elsewhere:
-                self._lookups.commit(elsewhere, timeout_s=timeout_s, notes=notes, epochs=epochs, member=consumer.group_metadata())
+            try:
+                finish()
+            finally:
+                finish_elsewhere()
 
         return commit
 
