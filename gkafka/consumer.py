@@ -402,10 +402,11 @@ class Consumer(OfOneProcess):
         offsets: Mapping[Any, int] | None = None,
         *,
         timeout: float | None = None,
-        notes: Mapping[TopicPartition, str] | None = None,
-        epochs: Mapping[TopicPartition, int] | None = None,
+        **beside: Any,
     ) -> Callable[[], None]:
-        """Begin commit(): it has its place in front of all later ones. Returns what does the rest, which has to be called."""
+        """Begin commit(): it has its place in front of all later ones. Returns what does the rest, which has to be called. beside: as
+        `gkafka.core.commitqueue.Commit` takes it.
+        """
         self._handler.check_fork()
         if self._engine.closed:
             raise ConsumerStoppedException("the consumer was stopped, which committed what was finished: commit() before stop()")
@@ -413,7 +414,7 @@ class Consumer(OfOneProcess):
         timeout_s = self._timeout_s(timeout)
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        begun = self._progress.begin_commit(given, notes=notes, epochs=epochs)
+        begun = self._progress.begin_commit(given, **beside)
         finish = self._progress.finish_all if offsets is None else self._engine.offsets.finish
         return partial(finish, begun, timeout_s=timeout_s)
 

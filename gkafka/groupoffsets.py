@@ -155,22 +155,26 @@ class GroupOffsets:
                     return
                 raise
 
+        stays = commit.stays
         try:
             if commit.left:
                 self._with_tries(f"committing offsets of group {self.group!r}", attempt, deadline, tries, backoff_s)
+            stays = False
+        except KafkaException:
+            stays = False
+            raise
         finally:
-            commit.is_over = True  # first: that much is done even if what follows is interrupted
+            commit.is_over = not stays  # first: that much is done even if what follows is interrupted
             with self._lock:
-                self.queue.leave(commit)
+                self.queue.drop()
 
     def _attempt(self, commit: Commit, deadline: float, patient: bool) -> None:
         """Try once: until requests have carried all that is left."""
         ids = commit.topic_ids
-        gone = {tp: DELETED for tp in commit.left if self._is_another(tp.topic, ids.get(tp, NO_TOPIC_ID))} if ids else {}
         with self._lock:
             self.queue.ask(commit)
-            for tp, why in gone.items():
-                commit.errors[tp] = self._never(tp, commit, why)
+            made_again = [tp for tp in commit.left if tp in ids and self._is_another(tp.topic, ids[tp])]
+            commit.errors.update((tp, self._never(tp, commit, DELETED)) for tp in made_again)
         while unsent := commit.unsent:
             self.identity.check(unsent, deadline - self._handler.monotonic() if patient else 0.0)
             broker, until = self._cluster.reach_coordinator(self._group_name(), deadline)
@@ -185,9 +189,10 @@ class GroupOffsets:
                         "the commit was not begun in time: another one of this consumer is still under way", group=self.group
                     )
             finally:
-                self._turn.give(mine)
-                for event in self._waiting.copy():
-                    event.set()
+                if self._turn.holder is mine:
+                    self._turn.give(mine)
+                    for event in self._waiting.copy():
+                        event.set()
         if commit.errors:
             self._judge(commit, deadline)
 
@@ -198,9 +203,7 @@ class GroupOffsets:
         self._waiting.append(answered)
         try:
             while sender is self._turn.holder is not None and (left := deadline - self._handler.monotonic()) > 0:
-                answered.clear()
-                if sender is self._turn.holder:
-                    answered.wait(min(left, LOOK_S))
+                answered.wait(min(left, LOOK_S))
         finally:
             self._waiting.remove(answered)
 
@@ -256,8 +259,7 @@ class GroupOffsets:
         gone |= absent(self._cluster, (tp for tp in unknown if tp not in gone), deadline)
         with self._lock:
             self.queue.forget(gone)
-            for tp, why in gone.items():
-                errors[tp] = self._never(tp, commit, why)
+            errors.update((tp, self._never(tp, commit, why)) for tp, why in gone.items())
         worst = min(errors.values(), key=_rank)
         if type(worst) is CommitFailedError:
             raise not_mine(self.group, [tp for tp, error in errors.items() if type(error) is CommitFailedError]) from worst.__cause__

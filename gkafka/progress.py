@@ -8,7 +8,7 @@ commits as its member: with a ticket of the group's machine, which tells what is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gkafka.brokererrors import (
     FencedInstanceId,
@@ -77,13 +77,12 @@ class Progress:
         """The next offset of each partition. What the application has committed since it asked for more counts. If the group may
         have that, it counts as far as it was handed out: a lower offset could take the group back.
         """
-        found, last = self._snapshot.copy(), self._offsets.queue.last
-        here = self._engine.positions()
-        for tp, offset in self._snapshot.copy().items():
-            commit = last.get(tp)
-            if commit is not None and commit.basis is self._snapshot:
+        snapshot, here = self._snapshot, self._engine.positions()
+        found = snapshot.copy()
+        for tp, commit in self._offsets.queue.last.copy().items():
+            if commit.basis is snapshot and tp in found:
                 said = commit.offsets[tp]
-                if tp not in commit.unsure or offset < said <= here.get(tp, -1):
+                if tp not in commit.unsure or found[tp] < said <= here.get(tp, -1):
                     found[tp] = said
         return found
 
@@ -175,11 +174,12 @@ class Progress:
         the end of a rebalance is waited for.
         """
 
-        def news() -> dict[TopicPartition, int]:
+        def make() -> Commit:
             asked = self._offsets.queue.asked(self._snapshot)
-            return {tp: offset for tp, offset in self.news(self.finished).items() if tp not in asked}
+            news = {tp: offset for tp, offset in self.news(self.finished).items() if tp not in asked}
+            return self._engine.planned(news, basis=self._snapshot, is_asked=False)
 
-        commit = self._offsets.join(lambda: self._engine.planned(news(), basis=self._snapshot, is_asked=False))
+        commit = self._offsets.join(make)
         problem: KafkaException | None = None
         try:
             self._offsets.finish(commit, timeout_s=timeout_s, patient=patient)
@@ -197,18 +197,15 @@ class Progress:
     def begin_commit(
         self,
         offsets: Mapping[TopicPartition, int] | Callable[[], Mapping[TopicPartition, int]],
-        *,
-        epochs: Mapping[TopicPartition, int] | None = None,
-        notes: Mapping[TopicPartition, str] | None = None,
+        **beside: Any,
     ) -> Commit:
-        """Put a commit of these, the next offsets to consume, behind all others. The caller calls GroupOffsets.finish() with it. A function is called when the
-        commit gets its place. epochs: of the leaders that wrote what stands before them, of partitions that are not consumed any more.
-        notes: texts that are kept with offsets.
+        """Put a commit of these, the next offsets to consume, behind all others. The caller calls GroupOffsets.finish() with it. A function is
+        called when the commit gets its place. beside: as Commit takes it; epochs are those of partitions that are not consumed any more.
         """
 
         def make() -> Commit:
             given = offsets() if callable(offsets) else offsets
-            return self._engine.planned(given, basis=self._snapshot, epochs=epochs, notes=notes)
+            return self._engine.planned(given, basis=self._snapshot, **beside)
 
         return self._offsets.join(make)
 

@@ -1,8 +1,8 @@
 """Queue the offset commits of one group member: one request is under way, later offsets join the next one.
 
-    join() > ask() > [to_send() > fill() > end()] > leave()
+    join() > ask() > [to_send() > fill() > end()] > drop()
 
-A commit joins when its offsets are determined, and leaves when its caller returns. A request carries
+A commit joins when its offsets are determined, and is over when its caller returns. A request carries
 the offsets of all commits that wait for a try; of a partition that several commits name it carries
 the last offset. What the group takes, all commits have that joined before and name the partition.
 """
@@ -38,12 +38,28 @@ class Commit:
     places: what the caller wants to find again in `CommitQueue.last`.
     is_asked: the application has asked for it; else it is one in the background.
     basis: what the application had finished when the commit was made.
+    stays: if its caller is interrupted, it is called again and the commit keeps its place.
     left: partitions of which the group has neither this offset nor a later one.
     unsure: partitions of which the group may have this offset, as the answer was lost.
     errors: those of the last try, and final ones of the tries before.
+    is_over: its caller has returned, or is about to.
     """
 
-    __slots__ = ("basis", "epochs", "errors", "is_asked", "is_over", "known", "left", "notes", "offsets", "places", "topic_ids", "unsure")
+    __slots__ = (
+        "basis",
+        "epochs",
+        "errors",
+        "is_asked",
+        "is_over",
+        "known",
+        "left",
+        "notes",
+        "offsets",
+        "places",
+        "stays",
+        "topic_ids",
+        "unsure",
+    )
 
     def __init__(
         self,
@@ -55,10 +71,11 @@ class Commit:
         places: Mapping[TopicPartition, Any] | None = None,
         basis: object = None,
         is_asked: bool = True,
+        stays: bool = False,
     ) -> None:
         self.offsets = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         self.notes, self.epochs, self.topic_ids, self.places = notes or {}, epochs or {}, topic_ids or {}, places or {}
-        self.basis, self.is_asked = basis, is_asked
+        self.basis, self.is_asked, self.stays = basis, is_asked, stays
         self.known: Collection[TopicPartition] = ()
         self.left = set(self.offsets)
         self.unsure: set[TopicPartition] = set()
@@ -142,7 +159,7 @@ class CommitQueue:
                     each.errors.pop(tp, None)
             if error is not None:
                 self._refuse(tp, commit, error)
-        self._drop()
+        self.drop()
 
     def refuse(self, answers: Mapping[TopicPartition, KafkaException]) -> None:
         """Tell commits why these partitions are not sent. Nothing is lost where the group had the very offset when the commit joined."""
@@ -164,12 +181,7 @@ class CommitQueue:
         return self.commits[: self.commits.index(commit) + 1] if commit in self.commits else [commit]
 
     # -- the end
-    def leave(self, commit: Commit) -> None:
-        """The caller of a commit returns. If it is interrupted in here, the next request does the rest."""
-        commit.is_over = True
-        self._drop()
-
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Forget the commits that are over, unless an earlier one would take them back."""
         earlier: set[TopicPartition] = set()
         kept: list[Commit] = []

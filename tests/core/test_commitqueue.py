@@ -24,6 +24,11 @@ def joined(queue: CommitQueue, offset: int, *partitions: TopicPartition) -> Comm
     return commit
 
 
+def leave(queue: CommitQueue, commit: Commit) -> None:
+    commit.is_over = True
+    queue.drop()
+
+
 def sent(queue: CommitQueue) -> dict[TopicPartition, int]:
     """Begin the next request; return what it carries."""
     return {tp: commit.offsets[tp] for tp, commit in queue.fill(queue.to_send(MANY)).items()}
@@ -69,7 +74,7 @@ def test_what_the_group_has_of_a_later_one_is_not_sent_again() -> None:
     answered(queue, AGAIN)
     later = joined(queue, 20)
     assert answered(queue) == {T0: 20}
-    queue.leave(later)
+    leave(queue, later)
     queue.ask(older)
     assert older.unsent == []
     assert older.errors == {}
@@ -82,7 +87,7 @@ def test_one_that_may_have_been_taken_is_sent_in_place_of_an_earlier_one(error: 
     sent(queue)
     queue.end({T0: error} if error is not None else {})
     assert later.unsure == {T0}
-    queue.leave(later)
+    leave(queue, later)
     queue.ask(older)
     assert answered(queue) == {T0: 20}
     assert older.left == set()
@@ -92,9 +97,9 @@ def test_one_whose_sender_was_interrupted_may_have_been_taken() -> None:
     queue = CommitQueue()
     older, later = joined(queue, 10), joined(queue, 20)
     sent(queue)
-    queue.leave(later)
+    leave(queue, later)
     assert answered(queue) == {T0: 20}
-    queue.leave(older)
+    leave(queue, older)
     assert queue.commits == []
 
 
@@ -105,14 +110,14 @@ def test_one_that_certainly_was_not_taken_is_as_if_it_had_never_been(error: Kafk
     sent(queue)
     older, later = joined(queue, 30), queue.commits[0]
     queue.end({T0: error})
-    queue.leave(later)
+    leave(queue, later)
     assert (later.unsure, queue.commits) == (set(), [older])
 
 
 def test_one_that_was_never_sent_leaves_nothing_behind() -> None:
     queue = CommitQueue()
     joined(queue, 10)
-    queue.leave(joined(queue, 20))
+    leave(queue, joined(queue, 20))
     assert sent(queue) == {T0: 10}
 
 
@@ -122,7 +127,7 @@ def test_one_that_may_have_been_taken_stays_so_when_it_is_refused_afterwards() -
     sent(queue)
     queue.end({})
     answered(queue, NEVER)
-    queue.leave(later)
+    leave(queue, later)
     assert older.errors == {T0: NEVER}
     assert later.unsure == {T0}
 
@@ -220,12 +225,12 @@ def play(chance: random.Random) -> None:
             queue.end(answers if chance.random() < 0.7 else {})
             under_way = None
         elif what == "leave" and calls:
-            queue.leave(calls.pop(chance.randrange(len(calls))))
+            leave(queue, calls.pop(chance.randrange(len(calls))))
         for commit in calls:
             for tp in commit.offsets.keys() - commit.left - commit.errors.keys():
                 assert group[tp] >= commit.offsets[tp], "it is told to be committed"
     for commit in calls:
-        queue.leave(commit)
+        leave(queue, commit)
     queue.end({})
     assert queue.commits == []
 

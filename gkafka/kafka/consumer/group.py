@@ -529,18 +529,19 @@ class KafkaConsumer(OfOneProcess):
         elif consumer is not None:
             consumer.commit(timeout=timeout_s)
 
-    def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float) -> Callable[[], object]:
-        """Begin to commit these, in front of all later commits. Returns what does the rest, which has to be called."""
+    def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float, *, stays: bool = False) -> Callable[[], object]:
+        """Begin to commit these, in front of all later commits. Returns what does the rest, which has to be called; stays: again if it was interrupted."""
         plain, notes, epochs = offsets_of(offsets)
+        beside: Any = {"notes": notes, "epochs": epochs, "stays": stays}
         if consumer is None:
-            return self._lookups.begin_commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
+            return self._lookups.begin_commit(plain, timeout_s=timeout_s, **beside)
         elsewhere = {tp: offset for tp, offset in plain.items() if self._is_elsewhere(tp.topic)}
         shared = {tp: offset for tp, offset in plain.items() if tp not in elsewhere}
-        finish = consumer.begin_commit(shared, timeout=timeout_s, notes=notes, epochs=epochs)
+        finish = consumer.begin_commit(shared, timeout=timeout_s, **beside)
         if not elsewhere:
             return finish
         member = consumer.group_metadata()
-        finish_elsewhere = self._lookups.begin_commit(elsewhere, timeout_s=timeout_s, notes=notes, epochs=epochs, member=member)
+        finish_elsewhere = self._lookups.begin_commit(elsewhere, timeout_s=timeout_s, **beside, member=member)
 
         def commit() -> None:
             try:
@@ -565,7 +566,7 @@ class KafkaConsumer(OfOneProcess):
         if offsets is None:
             stands = consumer.stands() if consumer is not None else {}
             given = {tp: OffsetAndMetadata(offset, "") for tp, offset in stands.items() if offset >= 0}
-        commit = self._commit_of(consumer, given, self._seconds(None))
+        commit = self._commit_of(consumer, given, self._seconds(None), stays=True)
         return self._commits.later(dict(given), told_by_name()(commit), callback)
 
     def _committing(self) -> Consumer | None:

@@ -127,14 +127,13 @@ class Lookups:
         offsets: dict[TopicPartition, int],
         *,
         timeout_s: float,
-        notes: dict[TopicPartition, str],
-        epochs: dict[TopicPartition, int],
         member: GroupMetadata | None = None,
+        **beside: Any,
     ) -> Callable[[], None]:
         """Begin to commit for the group, as this member, or as somebody who is none: the coordinator takes that as long as it has no members.
-        Returns what does the rest, which has to be called.
+        Returns what does the rest, which has to be called. beside: as Commit takes it.
         """
-        begun = self._offsets.begin(offsets, notes=notes, epochs=epochs)
+        begun = self._offsets.begin(offsets, **beside)
 
         def finish() -> None:
             who = member or GroupMetadata(self._options["group_id"])
