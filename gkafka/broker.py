@@ -339,7 +339,11 @@ class Broker(BrokerCalls):
         self._handler.checkpoint()  # the first request of a kind takes some ms: those of many greenlets are not made in one go
         if timeout_s is None:
             timeout_s = (self._offsets_timeout_ms if role == OFFSETS else self._socket_timeout_ms) / 1000
-        future = self.channel(role).request(request, timeout_s=timeout_s, max_version=max_version)
+        channel = self.channel(role)
+        future = channel.request(request, timeout_s=timeout_s, max_version=max_version)
+        # Commits are many: to wake the reader, and the caller again, costs more than all else of one.
+        if role == OFFSETS and not self._handler.cooperative:
+            channel.stand_in.read_until(future.done, self._handler.monotonic() + timeout_s)
         return future.result(timeout_s + 1.0)
 
     @property

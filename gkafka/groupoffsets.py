@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from gkafka.broker import OFFSETS, Broker
 from gkafka.brokererrors import UnknownTopicId, UnknownTopicOrPartition
@@ -170,10 +169,11 @@ class GroupOffsets:
 
     def _attempt(self, commit: Commit, deadline: float, patient: bool) -> None:
         """Try once: until requests have carried all that is left."""
-        ids = commit.topic_ids
+        ids, id_of = commit.topic_ids, self._cluster.metadata.topic_id
         with self._lock:
             self.queue.ask(commit)
-            made_again = [tp for tp in commit.left if tp in ids and self._is_another(tp.topic, ids[tp])]
+            # Brokers before 4.1 would take the offsets of a topic for those of another one of the name.
+            made_again = [tp for tp in commit.left if NO_TOPIC_ID != ids.get(tp, NO_TOPIC_ID) != id_of(tp.topic) != NO_TOPIC_ID]
             commit.errors.update((tp, self._never(tp, commit, DELETED)) for tp in made_again)
         while unsent := commit.unsent:
             self.identity.check(unsent, deadline - self._handler.monotonic() if patient else 0.0)
@@ -268,10 +268,6 @@ class GroupOffsets:
     def _never(self, tp: TopicPartition, commit: Commit, why: str) -> UnknownTopicOrPartition:
         text = f"{tp.topic}-{tp.partition}: offset {commit.offsets[tp]} is not committed: {why}"
         return UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=self.group, api="Metadata")
-
-    def _is_another(self, topic: str, id_: UUID) -> bool:
-        """Was the topic of that id made again? Brokers before 4.1 would take its offsets for those of the new one."""
-        return NO_TOPIC_ID != id_ != self._cluster.metadata.topic_id(topic) != NO_TOPIC_ID
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1

@@ -233,13 +233,14 @@ class MemberIdentity(Identity):
     def check(self, partitions: Collection[TopicPartition], patience_s: float = 0.0) -> None:
         member = self._member
         is_mine = not member.ended and not self._terms().keys().isdisjoint(partitions)
-        if is_mine and not member.takes_commits:
+        if not (takes_commits := is_mine and member.takes_commits) and is_mine:
             member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, patience_s)
+            takes_commits = member.takes_commits
         if member.error is not None:
             raise member.error
         if partitions and not is_mine:
             raise not_mine(self.group, partitions)
-        if partitions and not member.takes_commits:
+        if partitions and not takes_commits:
             raise self._not_now()
 
     def grant(self, ticket: Ticket, partitions: Sequence[TopicPartition]) -> None:

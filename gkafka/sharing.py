@@ -300,8 +300,9 @@ class Share:
             stood = {tp: offset for tp, (offset, _) in self._leaving.items() if self._leaving[tp] is not nowhere}
         try:
             self._handler.checkpoint()
-            silence_s = self._config.max_poll_interval_ms / 1000
-            finished = self._progress.wait_until_finished(stood, silence_s, lambda: self._consumer() is not None and self._are_mine(stood))
+            finished = self._progress.wait_until_finished(
+                stood, self._config.max_poll_interval_ms / 1000, lambda: self._consumer() is not None and self._are_mine(stood)
+            )
             self._engine.end_work_on(leaving)
             if self._config.auto_commit is not False and self._are_mine(leaving):
                 self._commit_left(finished)
@@ -350,8 +351,10 @@ class Share:
         epochs = {tp: epoch for tp, (offset, epoch) in stood.items() if offset == offsets[tp]} if finished else {}
         try:
             if news:
-                timeout_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000
-                self._engine.offsets.finish(self._progress.begin_commit(news, epochs=epochs), timeout_s=timeout_s)
+                self._engine.offsets.finish(
+                    self._progress.begin_commit(news, epochs=epochs),
+                    timeout_s=self._cluster.config.offsets_channel_socket_timeout_ms / 1000,
+                )
         except KafkaException as exc:
             log.error(
                 "group %r: the last positions of the partitions that it gave up are not committed, and may be consumed again: %s",
