@@ -341,7 +341,7 @@ class Broker(BrokerCalls):
             timeout_s = (self._offsets_timeout_ms if role == OFFSETS else self._socket_timeout_ms) / 1000
         channel = self.channel(role)
         future = channel.request(request, timeout_s=timeout_s, max_version=max_version)
-        # Commits are many: to wake the reader, and the caller again, costs more than all else of one.
+        # To wake the reader, and then the caller, would cost more than the rest of a commit.
         if role == OFFSETS and not self._handler.cooperative:
             channel.stand_in.read_until(future.done, self._handler.monotonic() + timeout_s)
         return future.result(timeout_s + 1.0)

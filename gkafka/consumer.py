@@ -404,8 +404,9 @@ class Consumer(OfOneProcess):
         timeout: float | None = None,
         **beside: Any,
     ) -> Callable[[], None]:
-        """Begin commit(): it has its place in front of all later ones. Returns what does the rest, which has to be called. beside: as
-        `gkafka.core.commitqueue.Commit` takes it.
+        """Begin commit(): no later commit can overtake it. Return the function that does the rest.
+
+        The caller has to call that function. beside: as `gkafka.core.commitqueue.Commit` takes it.
         """
         self._handler.check_fork()
         if self._engine.closed:

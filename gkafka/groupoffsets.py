@@ -37,7 +37,7 @@ log = get_logger(__name__)
 
 DELETED = "its topic was deleted"
 LOOK_S = 0.1
-"""How often a caller that waits looks by itself: whoever was to wake it may have been interrupted."""
+"""How often a waiting caller looks by itself, as the sender may have been interrupted."""
 GRACE_S = 1.0
 """How long after its deadline a request is taken for one whose sender was interrupted."""
 MOST_AT_ONCE = 500
@@ -46,7 +46,7 @@ ALL_AT_ONCE = 1 << 31
 
 
 class Identity:
-    """As whom offsets are committed: as nobody's member, or as one whose group is somebody else's affair.
+    """The member that commits: none, or one whose membership is managed elsewhere.
 
     allowed(): may anything be committed now?
     """
@@ -66,29 +66,35 @@ class Identity:
         self._generation_id, self._member_id, self._allowed = generation_id, member_id, allowed
 
     def check(self, partitions: Collection[TopicPartition], patience_s: float = 0.0) -> None:
-        """Raise why none of these can be committed now. Asked before the coordinator is looked for. patience_s: how long to wait until the
+        """Raise the error if none of these can be committed now.
+
+        This is called before the coordinator is looked up. patience_s: how long to wait until the
         group takes commits.
         """
 
     def grant(self, ticket: Ticket, partitions: Sequence[TopicPartition]) -> None:
-        """Make the ticket the right to commit these, as far as they may be. Raise why none may. Asked before each request."""
+        """Fill in the ticket for those partitions that may be committed. Raise if none may.
+
+        This is called just before each request is sent.
+        """
         if not self._allowed():
             text = f"nothing more is committed for group {self.group!r}: the partitions may be another member's by now"
             raise NoPartitionsForConsumerException(text, group=self.group)
         ticket.generation, ticket.member_id, ticket.partitions = self._generation_id, self._member_id, frozenset(partitions)
 
     def heard(self, ticket: Ticket, answers: dict[TopicPartition, KafkaException | None], trouble: KafkaException | None) -> None:
-        """Take in what came of a request, and put what an error means to the member in its place. The ticket is over."""
+        """Take in the outcome of a request. Replace errors by what they mean for the member."""
 
 
 class GroupOffsets:
-    """The offsets of one group as one member commits them, or as a consumer without membership does. group: "" or None for none, then
-    every call raises ConfigurationError.
+    """The committed offsets of one group, for one member or one consumer without membership.
+
+    group: if it is "" or None, every call raises ConfigurationError.
 
     At most one OffsetCommit is under way (`core/commitqueue.py`). A caller that finds none sends the
-    next, with the offsets of all that wait, and reads the answer; the others wait for that. Between
-    two tries a caller holds up nobody. What stands in the way of a request only its sender is told:
-    the others send for themselves.
+    next one, with the offsets of all callers that wait, and reads the answer. The others wait for
+    that. A caller that pauses between two tries holds up nobody. If a request fails, only its
+    sender gets the error; the others send again.
     """
 
     def __init__(self, cluster: Cluster, group: str | None) -> None:
@@ -114,7 +120,7 @@ class GroupOffsets:
         backoff_s: float = 0.1,
         **beside: Any,
     ) -> None:
-        """Commit offsets: the next ones to consume. beside: what Commit takes; the others as of finish()."""
+        """Commit offsets: the next ones to consume. beside: as Commit takes it."""
         self.finish(self.begin(offsets, **beside), timeout_s=timeout_s, tries=tries, backoff_s=backoff_s)
 
     def begin(self, offsets: Mapping[TopicPartition, int], **beside: Any) -> Commit:
@@ -122,9 +128,9 @@ class GroupOffsets:
         return self.join(lambda: Commit(offsets, **beside))
 
     def join(self, make: Callable[[], Commit], under: AbstractContextManager[object] | None = None) -> Commit:
-        """Put a commit behind all others. make(): makes it; meanwhile no other one joins. The caller calls finish() with it.
+        """Put a commit behind all others. The caller has to call finish() with it.
 
-        under: a lock that make() needs and for which the caller may have to wait.
+        make(): makes the commit; meanwhile no other one joins. under: a lock to hold meanwhile.
         """
         self._group_name()
         with under or nullcontext(), self._lock:
@@ -135,14 +141,16 @@ class GroupOffsets:
     def finish(self, commit: Commit, *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1, patient: bool = True) -> None:
         """Wait until the group has each offset of a commit that has joined, or a later one of the partition.
 
-        tries: how often to try again; None: until timeout_s. patient: wait while the group takes no commits. Else a commit that
-        fails because of that, or while another one waits, is left.
+        tries: how often to try again; None: until timeout_s. patient: False gives the commit up
+        without an error if the group takes no commits now, or if it fails while another one waits.
 
-        A later commit's offset of a partition is never taken back. If the group has it, this commit's is not sent any more. If the group
-        may have it, as its answer was lost, requests carry that offset in place of this commit's: it is what the application asked for last.
+        A later commit's offset of a partition is never taken back. If the group has that offset,
+        this commit's is not sent any more. If the group may have it, because its answer was lost,
+        requests carry it in place of this commit's offset.
 
-        Raises NoPartitionsForConsumerException where it is not allowed; when all else is committed, UnknownTopicOrPartition for a topic that is not
-        there, or not any more, or is another one of the name, and for a partition that the topic does not have.
+        Raise NoPartitionsForConsumerException if the commit is not allowed. When all else is
+        committed, raise UnknownTopicOrPartition for topics and partitions that do not exist, and
+        for a topic that was deleted and made again.
         """
         deadline = self._handler.monotonic() + timeout_s
 
@@ -208,7 +216,7 @@ class GroupOffsets:
             self._waiting.remove(answered)
 
     def _send(self, broker: Broker, until: float) -> None:
-        """Send the next request and take in the answer. Raises what keeps it from being sent or answered."""
+        """Send the next request and take in its answer. Raise if it cannot be sent or answered."""
         queue, identity, group = self.queue, self.identity, self._group_name()
         answers: dict[TopicPartition, KafkaException | None] = {}
         trouble: KafkaException | None = None
@@ -356,7 +364,7 @@ def not_mine(group: str | None, partitions: Collection[TopicPartition]) -> Commi
 
 
 def _rank(error: KafkaException) -> int:
-    """Of several errors of a commit the lowest is raised: those of partitions that do not exist when all else is committed."""
+    """Return the rank of an error. Of several errors of a commit the lowest is raised."""
     return 3 if is_final(error) else 2 if type(error) is CommitFailedError else 1 if error.retriable else 0
 
 

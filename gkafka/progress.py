@@ -122,7 +122,7 @@ class Progress:
 
     def wait_until_finished(self, stood: Mapping[TopicPartition, int], silence_s: float, may_go_on: Callable[[], bool]) -> bool:
         """Wait until the application has finished what it has of these: its deserializers are done with them, and it asks for more.
-        False: it has not. stood: at which offset each was taken out. may_go_on(): are they still the member's?
+        False: it has not. stood: at which offset each was taken out. may_go_on(): False ends the wait.
 
         A deserializer may be at it while other workers ask for more; it is waited for as long as that costs no more than its records.
         silence_s: max.poll.interval.
@@ -169,9 +169,10 @@ class Progress:
         return {tp: offset for tp, offset in offsets.items() if offset >= 0 and not self._offsets.queue.has(tp, offset)}
 
     def commit_finished(self, timeout_s: float, *, patient: bool = False) -> None:
-        """Commit what is finished and was not committed yet, but nothing that the application has asked to commit since it finished that. What fails
-        while the group is rebalancing, or while another commit waits, is left: there will be another time. patient: there will be none,
-        the end of a rebalance is waited for.
+        """Commit what is finished and not committed yet.
+
+        Leave out the partitions that the application is committing itself since then. patient: as
+        GroupOffsets.finish() takes it; False if there will be another time.
         """
 
         def make() -> Commit:
@@ -199,8 +200,10 @@ class Progress:
         offsets: Mapping[TopicPartition, int] | Callable[[], Mapping[TopicPartition, int]],
         **beside: Any,
     ) -> Commit:
-        """Put a commit of these, the next offsets to consume, behind all others. The caller calls GroupOffsets.finish() with it. A function is
-        called when the commit gets its place. beside: as Commit takes it; epochs are those of partitions that are not consumed any more.
+        """Put a commit behind all others. The caller has to call GroupOffsets.finish() with it.
+
+        offsets: the next ones to consume, or a function that is called when the commit gets its
+        place. beside: as Commit takes it.
         """
 
         def make() -> Commit:

@@ -1,10 +1,11 @@
-"""Queue the offset commits of one group member: one request is under way, later offsets join the next one.
+"""Queue the offset commits of one group member, so that at most one request is under way.
 
     join() > ask() > [to_send() > fill() > end()] > drop()
 
-A commit joins when its offsets are determined, and is over when its caller returns. A request carries
-the offsets of all commits that wait for a try; of a partition that several commits name it carries
-the last offset. What the group takes, all commits have that joined before and name the partition.
+A commit joins when its offsets are determined, and is over when its caller returns. A request
+carries the offsets of all commits that wait for a try. If several commits name a partition, it
+carries the offset of the last one. If the group takes that offset, all commits that joined before
+it are done with the partition.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ OF_NOTES = (OffsetMetadataTooLarge, InvalidCommitOffsetSize)
 
 
 class Passing(RetriableError):
-    """The group takes no offsets at this moment, and has not taken these; the commit is tried again."""
+    """The group takes no commits at this moment, and has not taken this one. Try again."""
 
 
 class Commit:
     """What one call wants to be committed, and what became of it.
 
     offsets: the next offsets to consume; those below 0 are left out.
-    notes: texts that the group keeps with offsets. epochs: of the leaders that wrote what stands before
-    the offsets, by which whoever goes on there learns of a log that was cut (KIP-320).
-    topic_ids: of the topics that the offsets belong to. All of them where they are known.
+    notes: texts that the group keeps with offsets.
+    epochs: leader epochs of the last consumed records; they reveal a truncated log (KIP-320).
+    topic_ids: of the topics that the offsets belong to.
     known: partitions of which the group had this very offset when the commit joined.
     places: what the caller wants to find again in `CommitQueue.last`.
     is_asked: the application has asked for it; else it is one in the background.
@@ -84,7 +85,7 @@ class Commit:
 
     @property
     def unsent(self) -> list[TopicPartition]:
-        """What the try that is under way still has to send; the try is over when that is nothing."""
+        """Partitions that the current try still has to send. The try ends when there are none."""
         return [] if self.is_over else [tp for tp in self.offsets if tp in self.left and tp not in self.errors]
 
 
@@ -107,7 +108,7 @@ class CommitQueue:
         self.commits.append(commit)
 
     def asked(self, basis: object = None) -> set[TopicPartition]:
-        """Return the partitions of the application's commits, or of those on this basis, that are not done."""
+        """Return the partitions of the application's unfinished commits, or of those on one basis."""
         asked = [commit for commit in self.commits if commit.is_asked and not commit.is_over]
         return {tp for commit in asked if basis is None or commit.basis is basis for tp in commit.left.copy()}
 
@@ -131,7 +132,10 @@ class CommitQueue:
         return list(dict.fromkeys(tp for commit in self.commits for tp in commit.unsent))[:most]
 
     def fill(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:
-        """Begin a request with those of these partitions that are still to be sent. Return the commit whose offset each carries."""
+        """Begin a request. Return the commit whose offset it carries, for each partition.
+
+        partitions: those that may be sent now.
+        """
         self.end({})  # whoever sent one before was interrupted
         carried = {tp: commit for commit in self.commits for tp in commit.unsent if tp in partitions}
         for commit in self.commits:
@@ -162,7 +166,10 @@ class CommitQueue:
         self.drop()
 
     def refuse(self, answers: Mapping[TopicPartition, KafkaException]) -> None:
-        """Tell commits why these partitions are not sent. Nothing is lost where the group had the very offset when the commit joined."""
+        """Tell commits why partitions are not sent.
+
+        If the group had the same offset already when the commit joined, that is no error.
+        """
         for tp, error in answers.items():
             for commit in self.commits:
                 if tp in commit.known:

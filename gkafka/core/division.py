@@ -1,4 +1,4 @@
-"""Notice that topics have other partitions than when they were divided among the members of a group."""
+"""Notice that topics have got other partitions since they were divided among a group's members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 __all__ = ["Division"]
 
 LEADER_S = 10.0
-"""How long the leader has to notice it. Then another member does: the leader need not read that topic."""
+"""How long other members wait for the leader, which may not read that topic."""
 
 
 class Division:
@@ -19,7 +19,10 @@ class Division:
         self._outdated_in = -1  # the generation whose leader has asked for the next
 
     def count(self, counts: Mapping[str, int], generation: int, now: float) -> None:
-        """Take in how many partitions topics have now. A topic that is gone may come back with others."""
+        """Take in how many partitions topics have now.
+
+        Topics that are not in counts keep their number: they may come back with another one.
+        """
         before, self._counts = self._counts, {**self._counts, **counts}
         if any(before.get(topic, count) != count for topic, count in counts.items()):
             self._noticed = generation, now
@@ -31,7 +34,7 @@ class Division:
             self._noticed = generation, now
 
     def is_due(self, generation: int, now: float, *, is_leader: bool) -> bool:
-        """Is this member to have the partitions divided anew? It is asked until it says so, and says so once."""
+        """Return whether this member has to rejoin now. True is returned once for each change."""
         if self._noticed is None:
             return False
         noticed_in, since = self._noticed

@@ -530,7 +530,10 @@ class KafkaConsumer(OfOneProcess):
             consumer.commit(timeout=timeout_s)
 
     def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float, *, stays: bool = False) -> Callable[[], object]:
-        """Begin to commit these, in front of all later commits. Returns what does the rest, which has to be called; stays: again if it was interrupted."""
+        """Begin to commit these: no later commit can overtake them. Return the function that does the rest.
+
+        The caller has to call that function. stays: and again, if it was interrupted.
+        """
         plain, notes, epochs = offsets_of(offsets)
         beside: Any = {"notes": notes, "epochs": epochs, "stays": stays}
         if consumer is None:
