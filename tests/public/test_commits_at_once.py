@@ -224,6 +224,20 @@ class Interrupted(BaseException):
     """As gevent.Timeout is."""
 
 
+def test_a_commit_whose_worker_calls_again_after_an_interruption_keeps_its_place(cluster: MockCluster, offsets: GroupOffsets) -> None:
+    def interrupted() -> bool:
+        raise Interrupted
+
+    begun, identity = offsets.begin({T0: 10}, stays=True), offsets.identity
+    offsets.identity = Identity("g", allowed=interrupted)
+    with pytest.raises(Interrupted):
+        offsets.finish(begun, timeout_s=LIMIT_S)
+    offsets.identity = identity
+    offsets.commit({T0: 20}, timeout_s=LIMIT_S)
+    offsets.finish(begun, timeout_s=LIMIT_S)
+    assert (sent(cluster), offsets.queue.commits) == ([20], [])
+
+
 def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
