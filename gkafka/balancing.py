@@ -91,7 +91,7 @@ class Balancing(OfOneProcess, abc.ABC):
             )
         self._topic, self._cluster, self._handler = topic, cluster, cluster.handler
         self._group = check_name("consumer_group", consumer_group)
-        self._auto_commit_enable = check_flag("auto_commit_enable", auto_commit_enable)
+        check_flag("auto_commit_enable", auto_commit_enable)
         self._timeout_ms = check_seconds("consumer_timeout_ms", consumer_timeout_ms, low=-1)
         self._rebalance_max_retries = check_count("rebalance_max_retries", rebalance_max_retries, low=0)
         self._rebalance_backoff_s = check_seconds("rebalance_backoff_ms", rebalance_backoff_ms) / 1000
@@ -291,7 +291,7 @@ class Balancing(OfOneProcess, abc.ABC):
         # What the application still commits: the next owner's commits would be taken back by it, and with ZooKeeper no broker knows better.
         consumer._may_commit = lambda: False
         if engine is not None:
-            engine.await_commits(self._patience(ANSWER_S))
+            engine.offsets.await_answers(self._patience(ANSWER_S))
         return consumer._stood_at
 
     def _lose(self) -> None:

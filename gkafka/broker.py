@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -334,17 +333,13 @@ class Broker(BrokerCalls):
         *,
         timeout_s: float | None = None,
         max_version: int | None = None,
-        around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Any:
-        """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. around: the request is sent inside of it, and nothing but
-        that; what it raises keeps it from being sent. Raises the error there was."""
+        """Send and wait for the answer. timeout_s: seconds, None: the role's socket timeout. Raises the error there was."""
         self._handler.check_fork()
         self._handler.checkpoint()  # the first request of a kind takes some ms: those of many greenlets are not made in one go
         if timeout_s is None:
             timeout_s = (self._offsets_timeout_ms if role == OFFSETS else self._socket_timeout_ms) / 1000
-        channel = self.channel(role)
-        with around():
-            future = channel.request(request, timeout_s=timeout_s, max_version=max_version)
+        future = self.channel(role).request(request, timeout_s=timeout_s, max_version=max_version)
         return future.result(timeout_s + 1.0)
 
     @property

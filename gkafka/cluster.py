@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -800,20 +799,21 @@ class Cluster(OfOneProcess):
     def _none_can_be_tried(self) -> KafkaTimeoutError:
         return KafkaTimeoutError(f"no broker can be tried at the moment{self._why()}")
 
-    def call_coordinator(
-        self,
-        group: str,
-        request: Any,
-        deadline: float,
-        *,
-        max_version: int | None = None,
-        around: Callable[[], AbstractContextManager[object]] = nullcontext,
-    ) -> tuple[Any, str]:
-        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port). around: the request is sent inside of it. It begins
-        when the coordinator is found and reached, which may take its time, and ends before the answer comes; what it raises keeps it from being sent.
+    def call_coordinator(self, group: str, request: Any, deadline: float, *, max_version: int | None = None) -> tuple[Any, str]:
+        """Ask the group's coordinator once. Returns its answer, and which broker it is (host:port).
 
         Connection errors make it be looked up anew; raises them for the caller to retry.
         """
+        broker, until = self.reach_coordinator(group, deadline)
+        try:
+            timeout_s = max(0.001, until - self._handler.monotonic())
+            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version), address_of(broker)
+        except KafkaException:
+            self.forget_coordinator(group)
+            raise
+
+    def reach_coordinator(self, group: str, deadline: float) -> tuple[Broker, float]:
+        """Find the group's coordinator and open the connection for offsets. Returns the broker, and until when to wait for its answer."""
         broker = self._brokers.get(self._coordinators.get(group, -1))
         if broker is None:
             broker = self._find_coordinator(group, deadline)
@@ -821,11 +821,10 @@ class Cluster(OfOneProcess):
         until = now + max(0.001, min(self.config.offsets_channel_socket_timeout_ms / 1000, deadline - now))
         try:
             broker.channel(OFFSETS).wait_open(until)
-            timeout_s = max(0.001, until - self._handler.monotonic())
-            return broker.call(OFFSETS, request, timeout_s=timeout_s, max_version=max_version, around=around), address_of(broker)
         except KafkaException:
             self.forget_coordinator(group)
             raise
+        return broker, until
 
     def forget_coordinator(self, group: str) -> None:
         """The coordinator has moved or cannot be reached."""

@@ -81,7 +81,7 @@ class Consumer(OfOneProcess):
         self._deserializers = Deserializers(cluster, make, config.on_deserialize_error, config.dead_letter)
         self._engine = NativeConsumer(cluster, config, reset_policy=self._policy, group=self._group)
         self._engine.on_close = weakref.WeakMethod(self.stop)
-        self._progress = Progress(cluster, self._engine, self._group)
+        self._progress = Progress(cluster.handler, self._engine, self._group)
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
         self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
@@ -130,7 +130,7 @@ class Consumer(OfOneProcess):
         deadline = self._handler.monotonic() + self._timeout_s(timeout)
         absent = self._absent(given, deadline, may_wait)
         self._handler.checkpoint()
-        starts, epochs, problems = starts_of(self._engine, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
+        starts, epochs, problems = starts_of(self._engine.offsets, given, self._policy, max(0.0, deadline - self._handler.monotonic()))
         if problems and not may_wait:
             raise problems[0]
         if self._keeper is not None:
@@ -395,16 +395,29 @@ class Consumer(OfOneProcess):
         messages were handed out last, unless all of them was committed before; when all else is committed, UnknownTopicOrPartition for a
         topic that was deleted; ConsumerStoppedException after stop(): others may have committed more since.
         """
+        self.begin_commit(offsets, timeout=timeout, notes=notes, epochs=epochs)()
+
+    def begin_commit(
+        self,
+        offsets: Mapping[Any, int] | None = None,
+        *,
+        timeout: float | None = None,
+        **beside: Any,
+    ) -> Callable[[], None]:
+        """Begin commit(): no later commit can overtake it. Return the function that does the rest.
+
+        The caller has to call that function. beside: as `gkafka.core.commitqueue.Commit` takes it.
+        """
         self._handler.check_fork()
         if self._engine.closed:
             raise ConsumerStoppedException("the consumer was stopped, which committed what was finished: commit() before stop()")
-        given = None
+        given: Any = self.stands
+        timeout_s = self._timeout_s(timeout)
         if offsets is not None:
             given = {_partition(key): check_offset("offset", o) for key, o in check_mapping("offsets", offsets, EXAMPLE).items()}
-        if given is None:
-            self._progress.commit_all(self.stands, self._timeout_s(timeout), notes=notes, epochs=epochs)
-        else:
-            self._progress.commit(given, self._timeout_s(timeout), notes=notes, epochs=epochs)
+        begun = self._progress.begin_commit(given, **beside)
+        finish = self._progress.finish_all if offsets is None else self._engine.offsets.finish
+        return partial(finish, begun, timeout_s=timeout_s)
 
     def stands(self) -> dict[TopicPartition, int]:
         """Return what commit() would commit: the positions, before what a deserializer is at work on."""
@@ -414,7 +427,7 @@ class Consumer(OfOneProcess):
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""
         tp = _partition(partition)
-        return self._engine.committed([tp], timeout_s=self._timeout_s(timeout))[tp].offset
+        return self._engine.offsets.committed([tp], timeout_s=self._timeout_s(timeout))[tp].offset
 
     def _timeout_s(self, timeout: float | None) -> float:
         return self._cluster.timeout_s() if timeout is None else check_wait("timeout", timeout)

@@ -2,221 +2,280 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
-from gkafka.brokererrors import BrokerError, UnknownTopicId, UnknownTopicOrPartition
+from gkafka.broker import OFFSETS, Broker
+from gkafka.brokererrors import UnknownTopicId, UnknownTopicOrPartition
 from gkafka.common import TopicPartition
-from gkafka.core.commitorder import Commit, CommitOrder, Load, Outcome
+from gkafka.core.commitqueue import Commit, CommitQueue, Passing
+from gkafka.core.groupstate import Ticket
 from gkafka.core.metadata import NO_TOPIC_ID
 from gkafka.core.offsets import Committed, commit_request, fetch_request, read_commit, read_fetch
 from gkafka.exceptions import (
+    CommitFailedError,
     ConfigurationError,
     KafkaException,
+    KafkaTimeoutError,
     NoOffsetForPartitionError,
     NoPartitionsForConsumerException,
     ProtocolError,
     Stale,
 )
+from gkafka.handlers.turn import Turn
 from gkafka.logs import get_logger
-from gkafka.wire.offsets import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
-    from gkafka.nativeconsumer import NativeConsumer
+    from gkafka.handlers import Event
 
-__all__ = ["GroupOffsets", "Outcome", "absent", "is_final", "no_place", "starts_of"]
+__all__ = ["GroupOffsets", "Identity", "absent", "is_final", "no_place", "not_mine", "starts_of"]
 
 log = get_logger(__name__)
 
 DELETED = "its topic was deleted"
 LOOK_S = 0.1
-"""How often who waits for an answer looks whether its caller was interrupted as it was to tell."""
+"""How often a waiting caller looks by itself, as the sender may have been interrupted."""
+GRACE_S = 1.0
+"""How long after its deadline a request is taken for one whose sender was interrupted."""
 MOST_AT_ONCE = 500
 """Partitions in one request with greenlets, which have the hub between an answer and the next."""
+ALL_AT_ONCE = 1 << 31
+
+
+class Identity:
+    """The member that commits: none, or one whose membership is managed elsewhere.
+
+    allowed(): may anything be committed now?
+    """
+
+    instance_id: str | None = None
+
+    def __init__(
+        self,
+        group: str | None,
+        generation_id: int = -1,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        allowed: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.group, self.instance_id = group, instance_id
+        self._generation_id, self._member_id, self._allowed = generation_id, member_id, allowed
+
+    def check(self, partitions: Collection[TopicPartition], patience_s: float = 0.0) -> None:
+        """Raise the error if none of these can be committed now.
+
+        This is called before the coordinator is looked up. patience_s: how long to wait until the
+        group takes commits.
+        """
+
+    def grant(self, ticket: Ticket, partitions: Sequence[TopicPartition]) -> None:
+        """Fill in the ticket for those partitions that may be committed. Raise if none may.
+
+        This is called just before each request is sent.
+        """
+        if not self._allowed():
+            text = f"nothing more is committed for group {self.group!r}: the partitions may be another member's by now"
+            raise NoPartitionsForConsumerException(text, group=self.group)
+        ticket.generation, ticket.member_id, ticket.partitions = self._generation_id, self._member_id, frozenset(partitions)
+
+    def heard(self, ticket: Ticket, answers: dict[TopicPartition, KafkaException | None], trouble: KafkaException | None) -> None:
+        """Take in the outcome of a request. Replace errors by what they mean for the member."""
 
 
 class GroupOffsets:
-    """Of one group, "" or None for none: then every call raises ConfigurationError.
+    """The committed offsets of one group, for one member or one consumer without membership.
 
-    Commits may come at the same time, and none waits for another (those of `progress.py` do): a stop, or a member that gives partitions back,
-    would stand behind all the retries of a commit in the background. So they are numbered, and what goes into a request is decided under the
-    lock under which it is sent: of two requests for a partition the second never has the older offset (`core/commitorder.py`).
+    group: if it is "" or None, every call raises ConfigurationError.
+
+    At most one OffsetCommit is under way (`core/commitqueue.py`). A caller that finds none sends the
+    next one, with the offsets of all callers that wait, and reads the answer. The others wait for
+    that. A caller that pauses between two tries holds up nobody. If a request fails, only its
+    sender gets the error; the others send again.
     """
 
     def __init__(self, cluster: Cluster, group: str | None) -> None:
-        self._cluster, self._handler, self._group = cluster, cluster.handler, group
-        self._numbers = itertools.count(1)
-        self._order, self._lock = CommitOrder(), self._handler.Mutex()
-        self._sent: list[Any] = []  # an event for each commit that waits for its answer
+        self._cluster, self._handler, self.group = cluster, cluster.handler, group
+        self.identity = Identity(group)
+        self.queue = CommitQueue()
+        self._lock = self._handler.Mutex()  # of the queue
+        self._turn = Turn()  # of whoever sends
+        self._waiting: list[Event] = []
+        self._most = MOST_AT_ONCE if self._handler.cooperative else ALL_AT_ONCE
 
     def _group_name(self) -> str:
-        if not self._group:
+        if not self.group:
             raise ConfigurationError("this needs a consumer group: give group= (consumer_group= to pykafka's)")
-        return self._group
-
-    def next_number(self) -> int:
-        """Of a commit that is about to come. It is of no account before that comes, so none need come."""
-        return next(self._numbers)
+        return self.group
 
     def commit(
         self,
         offsets: Mapping[TopicPartition, int],
         *,
-        number: int | None = None,
-        epochs: Mapping[TopicPartition, int] | None = None,
         timeout_s: float,
         tries: int | None = None,
         backoff_s: float = 0.1,
-        generation_id: int = -1,
-        member_id: str = "",
-        allowed: Callable[[], bool] = lambda: True,
-        instance_id: str | None = None,
-        topic_ids: Mapping[TopicPartition, UUID] | None = None,
-        notes: Mapping[TopicPartition, str] | None = None,
-        outcome: Outcome | None = None,
+        **beside: Any,
     ) -> None:
-        """Commit offsets: the next ones to consume. number: its next_number(), if that was asked for before. epochs: of the leaders that wrote what
-        stands before them, by which whoever goes on there learns of a log that was cut (KIP-320). tries: None is until timeout_s. allowed: may it still
-        be committed? Asked before each try. topic_ids: of the topics that the offsets belong to, where they are known. notes: texts that the group keeps with offsets. outcome: is told
-        what became of each partition.
+        """Commit offsets: the next ones to consume. beside: as Commit takes it."""
+        self.finish(self.begin(offsets, **beside), timeout_s=timeout_s, tries=tries, backoff_s=backoff_s)
 
-        A later call's offset of a partition is never taken back. If the group has it, nothing of this call's is sent any more for that partition. If it
-        may have it (that call is under way, or ended without an answer: it was interrupted, its time was over), this call's requests carry that offset
-        instead: it is what the application asked for last, and whoever returns from here knows that the group has its offset or a later one. An
-        error would leave the application with a group of which nobody knows what it has.
+    def begin(self, offsets: Mapping[TopicPartition, int], **beside: Any) -> Commit:
+        """join() with these. beside: what Commit takes."""
+        return self.join(lambda: Commit(offsets, **beside))
 
-        Raises NoPartitionsForConsumerException where it is not allowed; when all else is committed, UnknownTopicOrPartition for a topic that is not
-        there, or not any more, or is another one of the name, and for a partition that the topic does not have.
+    def join(self, make: Callable[[], Commit], under: AbstractContextManager[object] | None = None) -> Commit:
+        """Put a commit behind all others. The caller has to call finish() with it.
+
+        make(): makes the commit; meanwhile no other one joins. under: a lock to hold meanwhile.
         """
-        group = self._group_name()
-        wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
-        if not wanted:
-            return
+        self._group_name()
+        with under or nullcontext(), self._lock:
+            commit = make()
+            self.queue.join(commit)
+        return commit
 
-        own = self.next_number() if number is None else number
-        mine = Commit(own, wanted.copy(), notes=notes, epochs=epochs, topic_ids=topic_ids, outcome=outcome)
+    def finish(self, commit: Commit, *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1, patient: bool = True) -> None:
+        """Wait until the group has each offset of a commit that has joined, or a later one of the partition.
 
-        def check() -> None:
-            if not allowed():
-                text = f"nothing more is committed for group {group!r}: the partitions may be another member's by now"
-                raise NoPartitionsForConsumerException(text, group=group)
+        tries: how often to try again; None: until timeout_s. patient: False gives the commit up
+        without an error if the group takes no commits now, or if it fails while another one waits.
+
+        A later commit's offset of a partition is never taken back. If the group has that offset,
+        this commit's is not sent any more. If the group may have it, because its answer was lost,
+        requests carry it in place of this commit's offset.
+
+        Raise NoPartitionsForConsumerException if the commit is not allowed. When all else is
+        committed, raise UnknownTopicOrPartition for topics and partitions that do not exist, and
+        for a topic that was deleted and made again.
+        """
+        deadline = self._handler.monotonic() + timeout_s
 
         def attempt() -> None:
-            gone = {tp: DELETED for tp in wanted if self._is_another(tp.topic, mine.topic_ids.get(tp, NO_TOPIC_ID))}
-            coordinator, problem = "", None
-            for part in self._parts([tp for tp in wanted if tp not in gone]):
-                request = commit_request(group, {}, generation_id=generation_id, member_id=member_id)
-                request.group_instance_id = instance_id
-                sent = self._send(request, check, deadline, mine, wanted, part)
-                if sent is None:
-                    continue
-                load, response, coordinator = sent
-                found = read_commit(response, load.topic_ids, group=group, broker=coordinator)
-                answers = {tp: error for tp, error in found.items() if tp in load}
-                with self._lock:
-                    self._order.answer(load, answers)
-                try:
-                    gone |= self._take(wanted, answers, deadline)
-                except BrokerError as exc:  # of one partition: the others are committed all the same
-                    problem = problem or exc
-                mine.outcome.unsure.difference_update(gone)
-            if problem is not None:
-                raise problem
-            for tp, why in gone.items():
-                text = f"{tp.topic}-{tp.partition}: offset {mine.offsets[tp]} is not committed: {why}"
-                raise UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=group, api="Metadata")
-            for topic, partition in wanted:
-                text = f"the answer to an offset commit leaves {topic}-{partition} out"
-                raise ProtocolError(text, topic=topic, partition=partition, group=group, broker=coordinator, api="OffsetCommit")
+            try:
+                self._attempt(commit, deadline, patient)
+            except KafkaException as exc:
+                if not patient and (isinstance(exc, Passing) or self.queue.commits[-1] is not commit):
+                    return
+                raise
 
-        deadline = self._handler.monotonic() + timeout_s
+        stays = commit.stays
         try:
-            with self._lock:
-                self._order.begin(mine)
-            self._with_tries(f"committing offsets of group {group!r}", attempt, deadline, tries, backoff_s)
+            if commit.left:
+                self._with_tries(f"committing offsets of group {self.group!r}", attempt, deadline, tries, backoff_s)
+            stays = False
+        except KafkaException:
+            stays = False
+            raise
         finally:
+            commit.is_over = not stays  # first: that much is done even if what follows is interrupted
             with self._lock:
-                self._order.end(mine)
+                self.queue.drop()
 
-    def _parts(self, partitions: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
-        """As they go into requests: all at once, or with greenlets a part after the other."""
-        size = MOST_AT_ONCE if self._handler.cooperative else max(1, len(partitions))
-        for at in range(0, len(partitions), size):
-            self._handler.checkpoint()
-            yield partitions[at : at + size]
-
-    def _send(
-        self,
-        request: OffsetCommitRequest,
-        check: Callable[[], None],
-        deadline: float,
-        mine: Commit,
-        wanted: dict[TopicPartition, int],
-        part: Sequence[TopicPartition],
-    ) -> tuple[Load, Any, str] | None:
-        """What was sent of a part, the answer, and whose it is. None: the group has later ones of all of it, and nothing is sent. check: may it be sent?
-        That and what to send is decided when the coordinator is reached.
-        """
-        answered = self._handler.Event()
-        load: Load
-
-        @contextmanager
-        def filled() -> Iterator[None]:
-            nonlocal load
-            self._sent.append(answered)  # first: whoever ends what may be committed looks here afterwards
-            check()
-            with self._lock:
-                load = self._order.load(mine, part)
-                for tp in part if len(load) < len(part) else ():
-                    if tp not in load:
-                        del wanted[tp]
-                if not load:
-                    raise _NothingLeft
-                request.topics = commit_request("", load.offsets, epochs=load.epochs, topic_ids=load.topic_ids).topics
-                self._order.send(load)
-                yield
-
-        try:
-            response, coordinator = self._cluster.call_coordinator(self._group_name(), request, deadline, around=filled)
-            return load, response, coordinator
-        except _NothingLeft:
-            return None
-        finally:  # first out of there, which is one step: who is interrupted behind it keeps nobody waiting
-            if answered in self._sent:
-                self._sent.remove(answered)
-            answered.set()
+    def _attempt(self, commit: Commit, deadline: float, patient: bool) -> None:
+        """Try once: until requests have carried all that is left."""
+        ids, id_of = commit.topic_ids, self._cluster.metadata.topic_id
+        with self._lock:
+            self.queue.ask(commit)
+            # Brokers before 4.1 would take the offsets of a topic for those of another one of the name.
+            made_again = [tp for tp in commit.left if NO_TOPIC_ID != ids.get(tp, NO_TOPIC_ID) != id_of(tp.topic) != NO_TOPIC_ID]
+            commit.errors.update((tp, self._never(tp, commit, DELETED)) for tp in made_again)
+        while unsent := commit.unsent:
+            self.identity.check(unsent, deadline - self._handler.monotonic() if patient else 0.0)
+            broker, until = self._cluster.reach_coordinator(self._group_name(), deadline)
+            mine = object()
+            try:
+                if self._turn.take(mine):
+                    self._send(broker, until)
+                elif (left := deadline - self._handler.monotonic()) > 0:
+                    self.await_answers(left)
+                else:
+                    raise KafkaTimeoutError(
+                        "the commit was not begun in time: another one of this consumer is still under way", group=self.group
+                    )
+            finally:
+                if self._turn.holder is mine:
+                    self._turn.give(mine)
+                    for event in self._waiting.copy():
+                        event.set()
+        if commit.errors:
+            self._judge(commit, deadline)
 
     def await_answers(self, timeout_s: float) -> None:
-        """Of commits that are sent."""
-        deadline = self._handler.monotonic() + timeout_s
-        for sent in self._sent.copy():
-            while sent in self._sent and (left := deadline - self._handler.monotonic()) > 0:
-                sent.wait(min(left, LOOK_S))
+        """Wait until the request that is under way is answered."""
+        sender, deadline = self._turn.holder, self._handler.monotonic() + timeout_s
+        answered = self._handler.Event()
+        self._waiting.append(answered)
+        try:
+            while sender is self._turn.holder is not None and (left := deadline - self._handler.monotonic()) > 0:
+                answered.wait(min(left, LOOK_S))
+        finally:
+            self._waiting.remove(answered)
 
-    def _take(
-        self, wanted: dict[TopicPartition, int], answers: Mapping[TopicPartition, BrokerError | None], deadline: float
-    ) -> dict[TopicPartition, str]:
-        """Take what is committed out of what is wanted. Returns what never will be, and why; raises the first other error."""
-        for tp in [tp for tp, error in answers.items() if error is None]:
-            wanted.pop(tp, None)
-        errors = {tp: error for tp, error in answers.items() if error is not None}
-        unknown = [tp for tp, error in errors.items() if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId))]
-        gone = dict.fromkeys((tp for tp in unknown if self._is_missing(tp.topic)), DELETED)
+    def _send(self, broker: Broker, until: float) -> None:
+        """Send the next request and take in its answer. Raise if it cannot be sent or answered."""
+        queue, identity, group = self.queue, self.identity, self._group_name()
+        answers: dict[TopicPartition, KafkaException | None] = {}
+        trouble: KafkaException | None = None
+        ticket = Ticket(until + GRACE_S)
+        try:
+            wanted = queue.to_send(self._most)
+            identity.grant(ticket, wanted)
+            with self._lock:
+                queue.refuse({tp: not_mine(group, [tp]) for tp in wanted if tp not in ticket.partitions})
+                carried = queue.fill(ticket.partitions)
+            if not carried:
+                return
+            ids = {tp: commit.topic_ids.get(tp, NO_TOPIC_ID) for tp, commit in carried.items()}
+            request = commit_request(
+                group,
+                {tp: (commit.offsets[tp], commit.notes.get(tp, "")) for tp, commit in carried.items()},
+                generation_id=ticket.generation,
+                member_id=ticket.member_id,
+                epochs={tp: commit.epochs.get(tp, -1) for tp, commit in carried.items()},
+                topic_ids=ids,
+            )
+            request.group_instance_id = identity.instance_id
+            response = broker.call(OFFSETS, request, timeout_s=max(0.001, until - self._handler.monotonic()))
+            about: dict[str, Any] = {"group": group, "broker": f"{broker.host}:{broker.port}"}
+            answers.update(read_commit(response, ids, **about))
+            for tp in carried.keys() - answers.keys():
+                text = f"the answer to an offset commit leaves {tp.topic}-{tp.partition} out"
+                answers[tp] = ProtocolError(text, topic=tp.topic, partition=tp.partition, api="OffsetCommit", **about)
+        except KafkaException as exc:
+            trouble = exc
+            if ticket.partitions:
+                self._cluster.forget_coordinator(group)
+            raise
+        finally:
+            ticket.is_over = True  # first: nothing waits for a ticket that is over
+            identity.heard(ticket, answers, trouble)
+            with self._lock:
+                queue.end(answers)
+
+    def _judge(self, commit: Commit, deadline: float) -> None:
+        """Raise what keeps the rest of a commit from being committed."""
+        errors = commit.errors
+        unknown = [
+            tp for tp, error in errors.items() if isinstance(error, (UnknownTopicOrPartition, UnknownTopicId)) and not is_final(error)
+        ]
+        told = self._cluster.metadata.topic_error
+        gone = dict.fromkeys((tp for tp in unknown if isinstance(told(tp.topic), UnknownTopicOrPartition)), DELETED)
         gone |= absent(self._cluster, (tp for tp in unknown if tp not in gone), deadline)
-        for error in (error for tp, error in errors.items() if tp not in gone):
-            raise error
-        return gone
+        with self._lock:
+            self.queue.forget(gone)
+            errors.update((tp, self._never(tp, commit, why)) for tp, why in gone.items())
+        worst = min(errors.values(), key=_rank)
+        if type(worst) is CommitFailedError:
+            raise not_mine(self.group, [tp for tp, error in errors.items() if type(error) is CommitFailedError]) from worst.__cause__
+        raise copy(worst) from worst.__cause__
 
-    def _is_missing(self, topic: str) -> bool:
-        return isinstance(self._cluster.metadata.topic_error(topic), UnknownTopicOrPartition)
-
-    def _is_another(self, topic: str, id_: UUID) -> bool:
-        """Was the topic of that id made again? Brokers before 4.1 would take its offsets for those of the new one."""
-        return NO_TOPIC_ID != id_ != self._cluster.metadata.topic_id(topic) != NO_TOPIC_ID
+    def _never(self, tp: TopicPartition, commit: Commit, why: str) -> UnknownTopicOrPartition:
+        text = f"{tp.topic}-{tp.partition}: offset {commit.offsets[tp]} is not committed: {why}"
+        return UnknownTopicOrPartition(text, topic=tp.topic, partition=tp.partition, group=self.group, api="Metadata")
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1
@@ -227,7 +286,9 @@ class GroupOffsets:
 
         def attempt() -> dict[TopicPartition, Committed]:
             known: dict[TopicPartition, Committed] = {}
-            for part in self._parts(wanted):
+            for at in range(0, len(wanted), self._most):
+                self._handler.checkpoint()
+                part = wanted[at : at + self._most]
                 response, coordinator = self._cluster.call_coordinator(group, fetch_request(group, part, stable=True), deadline)
                 found = read_fetch(response, part, group=group, broker=coordinator)
                 for entry in found.values():
@@ -240,18 +301,15 @@ class GroupOffsets:
         result: dict[TopicPartition, Committed] = self._with_tries(f"offsets of group {group!r}", attempt, deadline, tries, backoff_s)
         return result
 
-    def _note(self, error: KafkaException) -> None:
-        if error.stale is Stale.COORDINATOR:
-            self._cluster.forget_coordinator(self._group_name())
-        elif error.stale is Stale.METADATA:
-            self._cluster.metadata.invalidate()
-
     def _with_tries(self, what: str, attempt: Any, deadline: float, tries: int | None, backoff_s: float) -> Any:
         def noted() -> Any:
             try:
                 return attempt()
             except KafkaException as exc:
-                self._note(exc)
+                if exc.stale is Stale.COORDINATOR:
+                    self._cluster.forget_coordinator(self._group_name())
+                elif exc.stale is Stale.METADATA:
+                    self._cluster.metadata.invalidate()
                 raise
 
         if tries is None:
@@ -265,10 +323,6 @@ class GroupOffsets:
                 log.info("%s: try %d of %d failed: %s", what, n + 1, tries + 1, exc)
                 self._cluster.pause(backoff_s)
         return None
-
-
-class _NothingLeft(Exception):
-    """There is nothing to send."""
 
 
 def absent(cluster: Cluster, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, str]:
@@ -296,13 +350,31 @@ def _what_there_is(cluster: Cluster, topic: str) -> str:
     return f"the topic has no such partition, only {min(info.partitions)} to {max(info.partitions)}"
 
 
+def not_mine(group: str | None, partitions: Collection[TopicPartition]) -> CommitFailedError:
+    """What to tell of partitions that are not the member's."""
+    named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)[:10]) + (", ..." if len(partitions) > 10 else "")
+    tp = min(partitions)
+    return CommitFailedError(
+        f"group {group!r}: not this member's any more, or not yet: {named}. Whoever has them goes on from what was committed before; if the "
+        "application was silent for max_poll_interval_ms, ask for fewer messages at a time or raise it",
+        topic=tp.topic,
+        partition=tp.partition,
+        group=group,
+    )
+
+
+def _rank(error: KafkaException) -> int:
+    """Return the rank of an error. Of several errors of a commit the lowest is raised."""
+    return 3 if is_final(error) else 2 if type(error) is CommitFailedError else 1 if error.retriable else 0
+
+
 def is_final(error: KafkaException) -> bool:
     """Does no retry bring back what the metadata do not have?"""
     return isinstance(error, UnknownTopicOrPartition) and error.api == "Metadata"
 
 
 def starts_of(
-    engine: NativeConsumer, given: Mapping[TopicPartition, int | None], policy: int | None, timeout_s: float
+    offsets: GroupOffsets, given: Mapping[TopicPartition, int | None], policy: int | None, timeout_s: float
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], list[KafkaException]]:
     """Where partitions start: at the offset given, else where the group has committed, else by the policy (-2 earliest, -1 latest).
 
@@ -310,7 +382,7 @@ def starts_of(
     committed, where there is no policy, what to tell the user. Raises what keeps the committed offsets from being known.
     """
     open_ends = [tp for tp, offset in given.items() if offset is None]
-    found = engine.committed(open_ends, timeout_s=timeout_s) if open_ends and engine.group else {}
+    found = offsets.committed(open_ends, timeout_s=timeout_s) if open_ends and offsets.group else {}
     starts: dict[TopicPartition, int] = {}
     problems: list[KafkaException] = []
     for tp, offset in given.items():

@@ -8,7 +8,6 @@ the machine finds the spans of batches in it and makes the next request, which i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,8 @@ from gkafka.atwork import AtWork, Stood
 from gkafka.common import TopicPartition
 from gkafka.config import ConsumerConfig
 from gkafka.consumerqueues import Context, Queue
+from gkafka.core.commitqueue import Commit
 from gkafka.core.metadata import NO_TOPIC_ID
-from gkafka.core.offsets import Committed
 from gkafka.core.positions import Position, State
 from gkafka.exceptions import (
     KafkaTimeoutError,
@@ -26,7 +25,7 @@ from gkafka.exceptions import (
 )
 from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver
-from gkafka.groupoffsets import GroupOffsets, Outcome, no_place
+from gkafka.groupoffsets import GroupOffsets, no_place
 from gkafka.oneprocess import OfOneProcess
 from gkafka.taking import RecordTaker
 
@@ -61,11 +60,7 @@ class NativeConsumer(OfOneProcess):
         self.run = self._driver.run
         self.few_from = (-1, -1)  # of the last consumer.few_ready(): its `hand_outs`, and where the partition stood before
         self.group = group
-        self._offsets = GroupOffsets(cluster, group)
-        self._committed: dict[
-            TopicPartition, tuple[Place, int]
-        ] = {}  # what the group has taken last, and the commit's number: answers are noted in any order
-        self._asked: dict[int, Mapping[TopicPartition, int]] = {}  # the application's commits that are under way, by id()
+        self.offsets = GroupOffsets(cluster, group)
         self.on_close: Callable[[], Callable[[float | None], object] | None] = lambda: (
             None
         )  # a weak reference to the end of the skin around this
@@ -389,73 +384,59 @@ class NativeConsumer(OfOneProcess):
         self,
         offsets: Mapping[TopicPartition, int] | None = None,
         *,
-        epochs: Mapping[TopicPartition, int] | None = None,
-        outcome: Outcome | None = None,
         background: bool = False,
         at_most: Mapping[TopicPartition, int] | None = None,
         **how: Any,
     ) -> None:
         """Commit offsets of the group: the next ones to consume. None: where this consumer stands(), in the background stands_unless_committed(),
         or with at_most what is finished(at_most), but nothing of a partition for which the application's own commit is under way.
-        epochs: of leaders, for partitions that it does not read now; outcome, how: as GroupOffsets.commit takes it.
+        how: as GroupOffsets.finish takes it.
         """
-        outcome = Outcome() if outcome is None else outcome
-        given = {} if offsets is None else dict(offsets)
-        stood: dict[TopicPartition, tuple[Position, int]] = {}
-        number = 0
-        try:
-            with nullcontext() if at_most is None else self._taking, self._lock:
-                here, current, ids = self.positions(), self.epochs(), {tp: q.position.topic_id for tp, q in self._driver.queues.items()}
-                if background:
-                    under_way = {tp for asked in list(self._asked.values()) for tp in asked}
-                    stands = self._unless_committed(here.copy()) if at_most is None else self._finished(here.copy(), at_most)
-                    given.update((tp, offset) for tp, offset in stands.items() if tp not in under_way)
-                    if at_most is not None:
-                        given = self.news(given)
-                else:
-                    given.update(self._before_work(here.copy()) if offsets is None else {})
-                    self._asked[id(given)] = given
-                stood.update((tp, (q.position, q.position.term)) for tp, q in self._driver.queues.items() if tp in given)
-                number = self._offsets.next_number()  # in here: of two commits the one that stands further is the later one
-            known = {tp: current[tp] for tp, offset in given.items() if here.get(tp) == offset}
-            self._offsets.commit(given, number=number, epochs={**(epochs or {}), **known}, topic_ids=ids, outcome=outcome, **how)
-        finally:
-            try:
-                with self._lock:
-                    self._note_taken({tp: (*stood[tp], given[tp]) for tp in outcome.taken if tp in stood}, number)
-            finally:
-                self._asked.pop(id(given), None)
+
+        def make() -> Commit:
+            if not background:
+                return self.planned(self.stands() if offsets is None else offsets)
+            asked = self.offsets.queue.asked()
+            with self._lock:
+                here = self.positions()
+                stands = self._unless_committed(here) if at_most is None else self.news(self._finished(here, at_most))
+            return self.planned({tp: offset for tp, offset in stands.items() if tp not in asked}, is_asked=False)
+
+        self.offsets.finish(self.offsets.join(make, None if at_most is None else self._taking), **how)
+
+    def planned(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        epochs: Mapping[TopicPartition, int] | None = None,
+        **beside: Any,
+    ) -> Commit:
+        """Return a commit with what is known of the partitions. epochs: of leaders, for those that are not read now. beside: as Commit takes it."""
+        known, ids = dict(epochs or {}), {}
+        with self._lock:
+            places = self._places(offsets)
+            for tp, (position, _, offset) in places.items():
+                ids[tp] = position.topic_id
+                if position.consumed == offset:
+                    known[tp] = position.consumed_epoch
+        return Commit(offsets, epochs=known, topic_ids=ids, places=places, **beside)
+
+    def _places(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[Position, int, int]]:
+        queues = self._driver.queues
+        return {tp: (queues[tp].position, queues[tp].position.term, o) for tp, o in offsets.items() if tp in queues}
 
     def _last_taken(self, tp: TopicPartition) -> Place:
-        return self._committed[tp][0] if tp in self._committed else NOWHERE
-
-    def _note_taken(self, places: Mapping[TopicPartition, Place], number: int) -> None:
-        for tp, place in places.items():
-            if tp not in self._committed or self._committed[tp][1] <= number:
-                self._committed[tp] = place, number
+        commit = self.offsets.queue.last.get(tp)
+        return NOWHERE if commit is None else commit.places.get(tp, NOWHERE)
 
     def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The group has these, from which partitions have started."""
-        queues = self._driver.queues
-        places = {tp: (queues[tp].position, queues[tp].position.term, o) for tp, o in offsets.items() if tp in queues}
-        with self._lock:
-            self._note_taken(places, self._offsets.next_number())
+        self.offsets.queue.last.update(dict.fromkeys(offsets, self.planned(offsets)))
 
     def news(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Without those that the group has, as this consumer knows: there is nothing to commit of them."""
-        queues = self._driver.queues
-        places = {tp: (queues[tp].position, queues[tp].position.term, o) for tp, o in offsets.items() if tp in queues}
-        return {tp: offset for tp, offset in offsets.items() if tp not in places or self._last_taken(tp) != places[tp]}
-
-    def await_commits(self, timeout_s: float) -> None:
-        """Until those that are sent are answered."""
-        self._offsets.await_answers(timeout_s)
-
-    def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout_s: float, tries: int | None = None, backoff_s: float = 0.1
-    ) -> dict[TopicPartition, Committed]:
-        """What the group has committed; offset -1 where there is nothing."""
-        return self._offsets.committed(partitions, timeout_s=timeout_s, tries=tries, backoff_s=backoff_s)
+        has, places = self.offsets.queue.has, self._places(offsets)
+        return {tp: o for tp, o in offsets.items() if tp not in places or self._last_taken(tp) != places[tp] or not has(tp, o)}
 
     # -- life ------------------------------------------------------------------------------------------------------------------
     def start(self) -> None:

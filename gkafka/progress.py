@@ -1,4 +1,4 @@
-"""What a consumer's application has finished, and its commits: one at a time, so that an older one never comes after a newer one.
+"""What a consumer's application has finished, and its commits.
 
 Finished is what was handed out before the application's last call: by asking for more it says that it is done with what it has. A commit of
 its own says so, too, of what it commits, up or down, if the group takes it; one that is refused changes nothing. The consumer of a group
@@ -7,8 +7,7 @@ commits as its member: with a ticket of the group's machine, which tells what is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gkafka.brokererrors import (
@@ -17,55 +16,50 @@ from gkafka.brokererrors import (
     GroupIdNotFound,
     IllegalGeneration,
     RebalanceInProgress,
+    StaleMemberEpoch,
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
 from gkafka.common import TopicPartition
-from gkafka.core.backoff import Backoff
+from gkafka.core.commitqueue import Commit, Passing
 from gkafka.core.groupstate import Ticket, Verdict
-from gkafka.errortexts import not_in_time
-from gkafka.exceptions import CommitFailedError, KafkaException, KafkaTimeoutError
-from gkafka.groupoffsets import Outcome, is_final
+from gkafka.exceptions import KafkaException
+from gkafka.groupoffsets import Identity, is_final, not_mine
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
-    from gkafka.cluster import Cluster
+    from gkafka.handlers import Handler
     from gkafka.membership import Member
     from gkafka.nativeconsumer import NativeConsumer
 
-__all__ = ["Progress"]
+__all__ = ["MemberIdentity", "Progress"]
 
 log = get_logger(__name__)
 
 SNAPSHOT_S = 0.1
 """How often it is written down what is finished: not for each of a million messages."""
-PAUSES = Backoff(0.05, 1.0)
-LOOK_S = 1.0
-GRACE_S = 1.0
-"""So long after its deadline a commit is taken for one that was interrupted."""
+SLICE_S = 0.2
+OF_THE_INTERVAL = 0.66
+"""So much of max_poll_interval_ms a deserializer may be at work on what is given up while other workers poll: the group waits for all of it, then goes on
+without the member, which loses everything."""
 FENCES = (FencedInstanceId, FencedMemberEpoch, GroupIdNotFound, IllegalGeneration, UnknownMemberId)
-Terms = Callable[[], Mapping[TopicPartition, int]]
+OF_THE_MEMBER = (*FENCES, RebalanceInProgress, StaleMemberEpoch)
+"""What the coordinator tells a member, not a partition."""
 
 
 class Progress:
-    """finished: the next offset of each partition. committed: what this consumer has committed last."""
+    """told: is given the outcome of each commit in the background."""
 
-    def __init__(self, cluster: Cluster, engine: NativeConsumer, group: str | None) -> None:
-        self._cluster, self._handler, self._engine, self._group = cluster, cluster.handler, engine, group
-        self._member: Member | None = None
-        self._terms: Terms = dict
-        self._instance_id: str | None = None
-        self._line: deque[Any] = deque()  # an event for each commit: the first has its turn
+    def __init__(self, handler: Handler, engine: NativeConsumer, group: str | None) -> None:
+        self._handler, self._engine, self._group, self._offsets = handler, engine, group, engine.offsets
         self._at = -float("inf")
-        self.told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object] | None = None  # of each commit in the background
-        self.finished: dict[TopicPartition, int] = {}
-        self.committed: dict[TopicPartition, int] = {}
-        self._noted = 0  # `finished` has what was handed out up to there
+        self.told: Callable[[Mapping[TopicPartition, int], KafkaException | None], object] | None = None
+        self._snapshot: dict[TopicPartition, int] = {}  # what was finished when it was written down last
+        self._noted = 0  # `_snapshot` has what was handed out up to there
         self._lost: dict[TopicPartition, int] = {}  # with something that was not committed; each with `hand_outs` at that time
-
-    def commit_as(self, member: Member, terms: Terms, instance_id: str | None) -> None:
-        """From now on commit as a member. terms: those of the partitions that are consumed."""
-        self._member, self._terms, self._instance_id = member, terms, instance_id
+        self._ending: bool | None = None  # the application calls no more; True: it has finished what it has
+        self._waiting = False
+        self._back = handler.Event()
 
     # -- what is finished ------------------------------------------------------------------------------------------------------
     def called(self, now: float) -> None:
@@ -73,8 +67,24 @@ class Progress:
         if self._group is not None and now >= self._at + SNAPSHOT_S:  # without a group there is nowhere to commit it
             self._handler.check_fork()  # below are locks, which a child may find taken
             self._noted = self._engine.hand_outs
-            self.finished, self._at = self._engine.stands_unless_committed(), now
+            self._snapshot, self._at = self._engine.stands_unless_committed(), now
         self._engine.run.seen = self._engine.hand_outs
+        if self._waiting:
+            self._back.set()
+
+    @property
+    def finished(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition. What the application has committed since it asked for more counts. If the group may
+        have that, it counts as far as it was handed out: a lower offset could take the group back.
+        """
+        snapshot, here = self._snapshot, self._engine.positions()
+        found = snapshot.copy()
+        for tp, commit in self._offsets.queue.last.copy().items():
+            if commit.basis is snapshot and tp in found:
+                said = commit.offsets[tp]
+                if tp not in commit.unsure or found[tp] < said <= here.get(tp, -1):
+                    found[tp] = said
+        return found
 
     @property
     def seen(self) -> int:
@@ -98,42 +108,82 @@ class Progress:
         finished = self._engine.stands_since(seen)
         self._noted = seen
         if finished is not None:
-            self.finished, self._at = finished, now
+            self._snapshot, self._at = finished, now
 
     def finish(self) -> None:
         """All that was handed out is finished: the application says that it needs no more."""
-        self.finished = self._engine.stands()
+        self._snapshot = self._engine.stands()
         self._engine.run.seen = self._engine.hand_outs
 
-    def lose(self, stood: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    def end(self, *, in_order: bool) -> None:
+        """The application calls no more. in_order: it has finished what it has."""
+        self._ending = in_order
+        self._back.set()
+
+    def wait_until_finished(self, stood: Mapping[TopicPartition, int], silence_s: float, may_go_on: Callable[[], bool]) -> bool:
+        """Wait until the application has finished what it has of these: its deserializers are done with them, and it asks for more.
+        False: it has not. stood: at which offset each was taken out. may_go_on(): False ends the wait.
+
+        A deserializer may be at it while other workers ask for more; it is waited for as long as that costs no more than its records.
+        silence_s: max.poll.interval.
+        """
+        handed_out, finished = self._engine.hand_outs, self.finished
+        is_at_work = self._engine.at_work.has(stood)
+        if not is_at_work and all(finished.get(tp) == offset for tp, offset in stood.items()):
+            return True
+        until = self._handler.monotonic() + silence_s * OF_THE_INTERVAL
+        self._waiting = True
+        self._engine.run.left = 0
+        try:
+            while is_at_work or self.seen < handed_out:
+                if self._ending is not None:
+                    return self._ending
+                if not may_go_on():
+                    return False  # it was silent for too long, and they are lost
+                if is_at_work and self._handler.monotonic() >= until:
+                    return self.seen >= handed_out
+                self._back.clear()
+                if (is_at_work or self.seen < handed_out) and self._ending is None:
+                    self._back.wait(SLICE_S)
+                if is_at_work and not self._engine.at_work.has(stood):
+                    is_at_work, handed_out = False, self._engine.hand_outs  # with what it was at: that was handed out now
+        finally:
+            self._waiting = False
+        return True
+
+    def lose(self, stood: Mapping[TopicPartition, int]) -> None:
         """The group has taken these away; each stood at this offset. A commit() that was to cover them says so."""
-        gone = {tp: self._engine.hand_outs for tp, (offset, _) in stood.items() if offset >= 0 and self.committed.get(tp) != offset}
-        self._lost = {**self._lost, **gone}
+        self._lost = {**self._lost, **dict.fromkeys(self.news(stood), self._engine.hand_outs)}
 
     def forget(self, partitions: Mapping[TopicPartition, object] | None = None) -> None:
         """These partitions, or all, are consumed no more."""
-        for tp in list(self.finished) + list(self.committed) if partitions is None else partitions:
-            self.finished.pop(tp, None)
-            self.committed.pop(tp, None)
+        queue = self._offsets.queue
+        gone = [*self._snapshot, *queue.last] if partitions is None else partitions
+        queue.forget(gone)
+        for tp in gone:
+            self._snapshot.pop(tp, None)
 
     # -- commits ---------------------------------------------------------------------------------------------------------------
+    def news(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Without those that this consumer has committed last."""
+        return {tp: offset for tp, offset in offsets.items() if offset >= 0 and not self._offsets.queue.has(tp, offset)}
+
     def commit_finished(self, timeout_s: float, *, patient: bool = False) -> None:
-        """Commit what is finished and was not committed yet. What fails while the group is rebalancing, or while another commit waits, is left:
-        there will be another time. patient: there will be none, the end of a rebalance is waited for.
+        """Commit what is finished and not committed yet.
+
+        Leave out the partitions that the application is committing itself since then. patient: as
+        GroupOffsets.finish() takes it; False if there will be another time.
         """
 
-        taken: dict[TopicPartition, int] = {}
+        def make() -> Commit:
+            asked = self._offsets.queue.asked(self._snapshot)
+            news = {tp: offset for tp, offset in self.news(self.finished).items() if tp not in asked}
+            return self._engine.planned(news, basis=self._snapshot, is_asked=False)
 
-        def news() -> dict[TopicPartition, int]:
-            nonlocal taken
-            taken = {tp: offset for tp, offset in self.finished.copy().items() if offset >= 0 and self.committed.get(tp) != offset}
-            return taken
-
-        if not news():
-            return
+        commit = self._offsets.join(make)
         problem: KafkaException | None = None
         try:
-            self._in_turn(news, {}, timeout_s, patient=patient)
+            self._offsets.finish(commit, timeout_s=timeout_s, patient=patient)
         except KafkaException as exc:
             problem = exc
             if not isinstance(exc, UnknownTopicOrPartition) or not is_final(exc):
@@ -141,155 +191,81 @@ class Progress:
             log.info("group %r: %s", self._group, exc)
         finally:
             # What is left for another time nobody is told of.
-            done = taken if problem is not None else {tp: offset for tp, offset in taken.items() if self.committed.get(tp) == offset}
+            done = {tp: offset for tp, offset in commit.offsets.items() if problem is not None or tp not in commit.left}
             if self.told is not None and done:
                 self.told(done, problem)
 
-    def commit(
+    def begin_commit(
         self,
         offsets: Mapping[TopicPartition, int] | Callable[[], Mapping[TopicPartition, int]],
-        timeout_s: float,
-        *,
-        epochs: Mapping[TopicPartition, int] | None = None,
-        notes: Mapping[TopicPartition, str] | None = None,
-        patient: bool = True,
-    ) -> None:
-        """Commit these: the next offsets to consume. A function is called when it is this commit's turn: one before it may have committed more
-        than what stood when it was called. epochs: of the leaders that wrote what stands before them, of partitions that are not
-        consumed any more. notes: texts that are kept with offsets. patient: wait for the end of a rebalance that is under way, else leave it.
+        **beside: Any,
+    ) -> Commit:
+        """Put a commit behind all others. The caller has to call GroupOffsets.finish() with it.
 
-        Raises CommitFailedError for partitions that are not this member's any more.
+        offsets: the next ones to consume, or a function that is called when the commit gets its
+        place. beside: as Commit takes it.
         """
 
-        def given() -> dict[TopicPartition, int]:
-            wanted = offsets() if callable(offsets) else offsets
-            return {tp: offset for tp, offset in wanted.items() if offset >= 0}
+        def make() -> Commit:
+            given = offsets() if callable(offsets) else offsets
+            return self._engine.planned(given, basis=self._snapshot, **beside)
 
-        self._in_turn(given, {"epochs": epochs or {}, "notes": notes or {}}, timeout_s, patient=patient)
+        return self._offsets.join(make)
 
-    def commit_all(self, where: Callable[[], Mapping[TopicPartition, int]], timeout_s: float, **beside: Any) -> None:
-        """commit() of all that the application has. Raises CommitFailedError also for what the group took away since messages were handed out
-        last, and whatever has ended the membership.
+    def finish_all(self, commit: Commit, *, timeout_s: float) -> None:
+        """Wait for one of all that the application has. Raises CommitFailedError also for what the group took away since messages were handed
+        out last, and whatever has ended the membership.
         """
-        self.commit(where, timeout_s, **beside)
-        if self._member is not None and self._member.error is not None:
-            raise self._member.error
+        self._offsets.finish(commit, timeout_s=timeout_s)
+        self._offsets.identity.check(())
         lost, self._lost = self._lost, {}
         if lost and max(lost.values()) == self._engine.hand_outs:
-            raise self._not_mine(lost)
+            raise not_mine(self._group, lost)
 
-    def _in_turn(
-        self, what: Callable[[], dict[TopicPartition, int]], beside: Mapping[str, Any], timeout_s: float, *, patient: bool
-    ) -> None:
-        """beside: `epochs` and `notes` for engine.commit()."""
-        deadline = self._handler.monotonic() + timeout_s
-        mine = self._handler.Event()
-        try:
-            self._line.append(mine)
-            self._await_turn(mine, deadline)
-            offsets = what()
-            finished = self.finished
 
-            def attempt(part: Mapping[TopicPartition, int], **of_member: Any) -> None:
-                self._try(part, finished, deadline, **beside, **of_member)
+class MemberIdentity(Identity):
+    """The member of a group commits with a ticket of the group's machine for each request: it tells what is still the member's.
 
-            if self._member is None:
-                attempt(offsets)
-            else:
-                self._commit_as(self._member, offsets, attempt, deadline, patient)
-        finally:  # whoever is interrupted anywhere in here leaves no turn taken
-            if mine in self._line:
-                self._line.remove(mine)
-            if self._line:
-                self._line[0].set()
+    terms(): those of the partitions that are consumed.
+    """
 
-    def _await_turn(self, mine: Any, deadline: float) -> None:
-        while self._line[0] is not mine:
-            left = deadline - self._handler.monotonic()
-            if left <= 0:
-                raise KafkaTimeoutError(
-                    "the commit was not begun in time: another one of this consumer is still under way", group=self._group
-                )
-            mine.wait(min(left, LOOK_S))
+    def __init__(self, group: str, member: Member, terms: Callable[[], Mapping[TopicPartition, int]], instance_id: str | None) -> None:
+        super().__init__(group, instance_id=instance_id)
+        self._member, self._terms = member, terms
 
-    def _commit_as(
-        self, member: Member, offsets: dict[TopicPartition, int], attempt: Callable[..., None], deadline: float, patient: bool
-    ) -> None:
-        failures = 0
-        last: KafkaException | None = None
-        before = {tp for tp, offset in offsets.items() if self.committed.get(tp) == offset}
-        while offsets:
-            terms = self._terms()
-            mine = {tp: terms[tp] for tp in offsets if tp in terms}
-            ticket = Ticket(deadline + GRACE_S)
-            try:
-                granted, is_moment = member.grant(ticket, mine)
-                if granted:
-                    part = {tp: offset for tp, offset in offsets.items() if tp in ticket.partitions}
-                    last = self._send(member, ticket, part, attempt)
-            finally:  # whoever is interrupted anywhere in here keeps no ticket
-                ticket.is_over = True
-                member.commit_is_over()
-            if not granted and (is_moment or not mine or member.error is not None or member.ended):
-                raise member.error or self._not_mine(offsets)
-            if granted:
-                if last is None:
-                    # What is given back while the commit waits for a rebalance has nothing to lose if all of it was committed before.
-                    rest = {tp: offset for tp, offset in offsets.items() if tp not in part and tp not in before}
-                    if rest:
-                        raise self._not_mine(rest)
-                    return
-                failures += 1
-            if not patient and (not granted or isinstance(last, RebalanceInProgress) or len(self._line) > 1):
-                return
-            left = deadline - self._handler.monotonic()
-            if left <= 0:
-                text = not_in_time(f"committing offsets of group {self._group!r}", last or "the group is rebalancing")
-                raise KafkaTimeoutError(text, group=self._group) from last
-            if not granted:
-                member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, left)
-            else:
-                self._cluster.pause(min(left, PAUSES.pause_s(failures, self._handler.random())))
+    def check(self, partitions: Collection[TopicPartition], patience_s: float = 0.0) -> None:
+        member = self._member
+        is_mine = not member.ended and not self._terms().keys().isdisjoint(partitions)
+        if not (takes_commits := is_mine and member.takes_commits) and is_mine:
+            member.wait_for(lambda: member.takes_commits or member.error is not None or member.ended, patience_s)
+            takes_commits = member.takes_commits
+        if member.error is not None:
+            raise member.error
+        if partitions and not is_mine:
+            raise not_mine(self.group, partitions)
+        if partitions and not takes_commits:
+            raise self._not_now()
 
-    def _send(self, member: Member, ticket: Ticket, part: dict[TopicPartition, int], attempt: Callable[..., None]) -> KafkaException | None:
-        """One try. Returns the error of one that is to be tried again."""
-        error: KafkaException | None = None
-        try:
-            attempt(part, tries=0, generation_id=ticket.generation, member_id=ticket.member_id, instance_id=self._instance_id)
-        except KafkaException as exc:
-            error = exc
-        verdict = member.on_commit(ticket, error)
-        if error is None or (verdict is Verdict.RETRY and not is_final(error)):
-            return error
-        if isinstance(error, FENCES):
-            raise self._not_mine(part) from error
-        raise error
+    def grant(self, ticket: Ticket, partitions: Sequence[TopicPartition]) -> None:
+        terms = self._terms()
+        granted, is_moment = self._member.grant(ticket, {tp: terms[tp] for tp in partitions if tp in terms})
+        if not granted and not is_moment:
+            self.check(partitions)
+            raise self._not_now()
 
-    def _try(self, offsets: Mapping[TopicPartition, int], finished: dict[TopicPartition, int], deadline: float, **how: Any) -> None:
-        """engine.commit(), and what is learnt from it even if it fails. finished: as it was when it was this commit's turn."""
-        outcome = Outcome()
-        try:
-            self._engine.commit(offsets, timeout_s=max(0.0, deadline - self._handler.monotonic()), outcome=outcome, **how)
-        finally:
-            self._learn(offsets, outcome, finished)
+    def heard(self, ticket: Ticket, answers: dict[TopicPartition, KafkaException | None], trouble: KafkaException | None) -> None:
+        errors = {tp: error for tp, error in answers.items() if isinstance(error, OF_THE_MEMBER)}
+        worst = trouble or next(iter(errors.values()), None) or next((error for error in answers.values() if error is not None), None)
+        may_pass = ticket.partitions and self._member.on_commit(ticket, worst) is Verdict.RETRY
+        self._member.commit_is_over()
+        for tp, error in errors.items():
+            if may_pass:
+                answers[tp] = self._not_now(str(error), error)
+            elif isinstance(error, FENCES):
+                answers[tp] = lost = not_mine(self.group, [tp])
+                lost.__cause__ = error
 
-    def _learn(self, offsets: Mapping[TopicPartition, int], outcome: Outcome, finished: dict[TopicPartition, int]) -> None:
-        """If the application has asked for more meanwhile, `finished` is another one by now: what is changed here is of no account."""
-        self.committed.update((tp, offsets[tp]) for tp in outcome.taken)
-        finished.update((tp, offsets[tp]) for tp in outcome.taken if tp in finished)
-        here = self._engine.positions() if outcome.unsure else {}
-        for tp in outcome.unsure:
-            self.committed.pop(tp, None)  # the next commit makes it sure
-            if tp in finished and finished[tp] < offsets[tp] <= here.get(tp, -1):
-                finished[tp] = offsets[tp]  # the application has finished that; if the group has it, less would take the group back
-
-    def _not_mine(self, offsets: Mapping[TopicPartition, object]) -> CommitFailedError:
-        named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(offsets)[:10]) + (", ..." if len(offsets) > 10 else "")
-        tp = min(offsets)
-        return CommitFailedError(
-            f"group {self._group!r}: not this member's any more, or not yet: {named}. Whoever has them goes on from what was committed before; if the "
-            "application was silent for max_poll_interval_ms, ask for fewer messages at a time or raise it",
-            topic=tp.topic,
-            partition=tp.partition,
-            group=self._group,
-        )
+    def _not_now(self, why: str = "the group is rebalancing", cause: KafkaException | None = None) -> Passing:
+        passing = Passing(why, group=self.group)
+        passing.__cause__ = cause
+        return passing

@@ -19,6 +19,7 @@ from gkafka.config import NativeConsumerConfig
 from gkafka.core.assignors import ASSIGNORS, Assignor
 from gkafka.core.consumergroup import UNSUPPORTED, ConsumerGroup
 from gkafka.core.consumergroupstate import ConsumerGroupOptions
+from gkafka.core.division import Division
 from gkafka.core.group import Group
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Change, GroupOptions, Tell
@@ -30,29 +31,23 @@ from gkafka.groupoffsets import no_place, starts_of
 from gkafka.handlers.turn import Turn
 from gkafka.logs import get_logger
 from gkafka.membership import Member, rebalance_timeout_s
+from gkafka.progress import MemberIdentity, Progress
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
     from gkafka.nativeconsumer import NativeConsumer
-    from gkafka.progress import Progress
     from gkafka.subscribing import Subscription
 
 __all__ = ["Share", "check_group_options"]
 
 log = get_logger(__name__)
 
-SLICE_S = 0.2
 MOST_AT_ONCE = 200
 """Partitions that are begun with in a few milliseconds: the hub turns between them."""
 PLACE_S = 10.0
 """How long partitions wait for their committed offsets before the group goes on; they are tried again beside it."""
-LEADER_S = 10.0
-"""How long the leader has to notice that a topic has other partitions. Then somebody else does: it may be a topic that the leader does not read."""
 POLL_S = 1.0
-OF_THE_INTERVAL = 0.66
-"""So much of max_poll_interval_ms a deserializer may be at work on what is given up while other workers poll: the group waits for all of it, then goes on
-without the member, which loses everything."""
 OF_GROUPS = (
     "session_timeout_ms",
     "heartbeat_interval_ms",
@@ -99,7 +94,6 @@ class Share:
         self._cluster, self._config, self._engine, self._progress, self._handler = cluster, config, engine, progress, cluster.handler
         self._group, self._subscription, self._policy, self._on_problem = group, subscription, policy, on_problem
         self._keeper = keeper
-        self._commits = config.auto_commit is not False
         self._lock = self._handler.Mutex()
         self.terms: dict[TopicPartition, int] = {}
         self._unplaced: dict[TopicPartition, KafkaException | None] = {}  # they have no offset to start from yet, and why
@@ -107,14 +101,9 @@ class Share:
         self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
         self._leaving: Stood = {}  # being revoked, and where they stood
         self._placing = Turn()
-        self._stopping = self._in_order = self._leaves_later = False
-        self._waiting = False
-        self._back = self._handler.Event()
-        cluster.sleepers.add(self._back)
+        self._leaves_later = False
         self._poll_at = 0.0
-        self._counts = {**dict.fromkeys(subscription.topics(), 0), **subscription.counts()}  # none of those that are awaited
-        self._noticed: tuple[int, float] | None = None  # other partitions: in which generation, and when
-        self._outdated_in = -1  # the generation whose leader, this one, has asked for the next
+        self._division = Division({**dict.fromkeys(subscription.topics(), 0), **subscription.counts()})  # none of those that are awaited
         me = weakref.ref(self)
         options, machine = _machine(cluster, config, group)
         self._member = Member(
@@ -122,19 +111,17 @@ class Share:
             options,
             subscription.topics(),
             on_change=_weakly(me, Share._changed),
-            on_problem=_weakly(me, Share._met),
+            on_problem=on_problem,
             machine=machine,
         )
         self._member.know_absent(subscription.missing())
-        progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
+        engine.offsets.identity = MemberIdentity(group, self._member, self.terms.copy, config.group_instance_id)
         engine.taker.ask_before_delivery(self._member.delivery_check(), self._member.delivery_end())
         self._member.polled()
 
     # -- called by whoever consumes -----------------------------------------------------------------------------------------------
     def called(self, now: float) -> None:
         """The application asks for messages. Raises why this can be no member any more."""
-        if self._waiting:
-            self._back.set()
         if self._member.error is not None:
             raise self._member.error
         if now >= self._poll_at:
@@ -191,9 +178,8 @@ class Share:
     def leave(self, *, in_order: bool, timeout_s: float) -> None:
         """Give everything back, tell the coordinator. in_order: the application has finished what it has. timeout_s: for all of it."""
         deadline = self._handler.monotonic() + timeout_s
-        self._stopping, self._in_order = True, in_order
-        self._back.set()
-        if self._commits and not self._member.in_callback:
+        self._progress.end(in_order=in_order)
+        if self._config.auto_commit is not False and not self._member.in_callback:
             # Who leaves in the middle of a rebalance, as when all members stop at once, is of a generation that may not commit any more.
             try:
                 self._progress.commit_finished(timeout_s / 2, patient=True)
@@ -251,25 +237,11 @@ class Share:
             self._tell_of_troubles()
         if self._subscription.has_news():
             self._member.subscribe(self._subscription.topics())
-            before, now = self._counts, self._subscription.counts()
-            self._counts = {**before, **now}  # a topic that is gone may come back with other partitions
-            if any(before.get(topic, count) != count for topic, count in now.items()):
-                self._noticed = self._member.identity[0], self._handler.monotonic()
-        generation = self._member.identity[0]
-        if self._member.is_outdated and generation != self._outdated_in:
-            self._outdated_in = generation
-            self._noticed = generation, self._handler.monotonic()
-        self._have_them_divided()
-
-    def _have_them_divided(self) -> None:
-        """A topic has other partitions than when the members' shares were decided."""
-        if self._noticed is None:
-            return
-        generation, since = self._noticed
-        if self._member.identity[0] != generation:
-            self._noticed = None  # it was decided anew since
-        elif self._member.is_leader or self._handler.monotonic() - since >= LEADER_S:
-            self._noticed = None
+            self._division.count(self._subscription.counts(), self._member.identity[0], self._handler.monotonic())
+        generation, now = self._member.identity[0], self._handler.monotonic()
+        if self._member.is_outdated:
+            self._division.outdate(generation, now)
+        if self._division.is_due(generation, now, is_leader=self._member.is_leader):
             self._member.rejoin("a topic has other partitions")
 
     # -- on the worker for callbacks -------------------------------------------------------------------------------------------------
@@ -280,9 +252,6 @@ class Share:
             self._revoked(tell.partitions)
         else:
             self._lost(tell.partitions)
-
-    def _met(self, error: BaseException) -> None:
-        self._on_problem(error)
 
     def _call(self, listener: Callable[..., object] | None, partitions: Collection[TopicPartition]) -> None:
         consumer = self._consumer()
@@ -328,12 +297,14 @@ class Share:
             nowhere = (-1, -1)
             # One that was interrupted had taken them out.
             self._leaving = {tp: taken.get(tp) or self._leaving.get(tp, nowhere) for tp in leaving}
-            stood = {tp: at for tp, at in self._leaving.items() if at is not nowhere}
+            stood = {tp: offset for tp, (offset, _) in self._leaving.items() if self._leaving[tp] is not nowhere}
         try:
             self._handler.checkpoint()
-            finished = self._wait_for_application(stood)
+            finished = self._progress.wait_until_finished(
+                stood, self._config.max_poll_interval_ms / 1000, lambda: self._consumer() is not None and self._are_mine(stood)
+            )
             self._engine.at_work.end_on(leaving)
-            if self._commits and self._are_mine(leaving):
+            if self._config.auto_commit is not False and self._are_mine(leaving):
                 self._commit_left(finished)
             kept = self._are_mine(leaving)  # those that were lost meanwhile others may have already
             if not kept:
@@ -352,7 +323,7 @@ class Share:
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             lost = [tp for tp in partitions if tp in self.terms]
-            self._progress.lose(self._take_out(lost))
+            self._progress.lose({tp: offset for tp, (offset, _) in self._take_out(lost).items()})
         self._engine.at_work.end_on(lost)
         self._forget(lost)
         self._call(self._config.on_lost, lost)
@@ -372,44 +343,18 @@ class Share:
             self._leaving = {}
         self._progress.forget(dict.fromkeys(partitions))
 
-    def _wait_for_application(self, stood: Stood) -> bool:
-        """Until it has finished what it has of these: its deserializers are done with them, and it asks for more. False: it has not.
-
-        A deserializer may be at it while other workers ask for more; it is waited for as long as that costs no more than its records.
-        """
-        handed_out, finished = self._engine.hand_outs, self._progress.finished
-        is_at_work = self._engine.at_work.has(stood)
-        if not is_at_work and all(finished.get(tp) == offset for tp, (offset, _) in stood.items()):
-            return True
-        until = self._handler.monotonic() + self._config.max_poll_interval_ms / 1000 * OF_THE_INTERVAL
-        self._waiting = True
-        self._engine.run.left = 0
-        try:
-            while is_at_work or self._progress.seen < handed_out:
-                if self._stopping:
-                    return self._in_order
-                if self._consumer() is None or not self._are_mine(stood):
-                    return False  # it was silent for too long, and they are lost
-                if is_at_work and self._handler.monotonic() >= until:
-                    return self._progress.seen >= handed_out
-                self._back.clear()
-                if (is_at_work or self._progress.seen < handed_out) and not self._stopping:
-                    self._back.wait(SLICE_S)
-                if is_at_work and not self._engine.at_work.has(stood):
-                    is_at_work, handed_out = False, self._engine.hand_outs  # with what it was at: that was handed out now
-        finally:
-            self._waiting = False
-        return True
-
     def _commit_left(self, finished: bool) -> None:
         stood = self._leaving.copy()
         known = self._progress.finished
         offsets = self._engine.not_at_work({tp: offset if finished else known.get(tp, -1) for tp, (offset, _) in stood.items()})
-        news = {tp: offset for tp, offset in offsets.items() if offset >= 0 and self._progress.committed.get(tp) != offset}
+        news = self._progress.news(offsets)
         epochs = {tp: epoch for tp, (offset, epoch) in stood.items() if offset == offsets[tp]} if finished else {}
         try:
             if news:
-                self._progress.commit(news, self._cluster.config.offsets_channel_socket_timeout_ms / 1000, epochs=epochs)
+                self._engine.offsets.finish(
+                    self._progress.begin_commit(news, epochs=epochs),
+                    timeout_s=self._cluster.config.offsets_channel_socket_timeout_ms / 1000,
+                )
         except KafkaException as exc:
             log.error(
                 "group %r: the last positions of the partitions that it gave up are not committed, and may be consumed again: %s",
@@ -429,7 +374,7 @@ class Share:
         try:
             with self._lock:
                 waiting, terms = list(self._unplaced), self.terms.copy()
-            starts, epochs, problems = starts_of(self._engine, dict.fromkeys(waiting), self._policy, PLACE_S)
+            starts, epochs, problems = starts_of(self._engine.offsets, dict.fromkeys(waiting), self._policy, PLACE_S)
             for problem in problems:
                 self._is_stuck([tp for tp in waiting if tp == (problem.topic, problem.partition)], problem)
             known = self._cluster.metadata.topic

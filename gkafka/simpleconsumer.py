@@ -36,6 +36,7 @@ from gkafka.exceptions import (
     OffsetRequestFailedError,
 )
 from gkafka.explaining import Explanation, stopped
+from gkafka.groupoffsets import Identity
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.nativeconsumer import NativeConsumer
@@ -278,6 +279,13 @@ class SimpleConsumer(OfOneProcess):
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
         engine.taker.ask_before_delivery(self._may_deliver)
         engine.on_close = weakref.WeakMethod(self._stop)
+        me = weakref.ref(self)
+        engine.offsets.identity = Identity(
+            self._group,
+            self._generation_id,
+            self._consumer_id,
+            allowed=lambda: (consumer := me()) is not None and consumer._may_commit(),  # as it will be then
+        )
         engine.start()
         try:
             starts, epochs = self._starts(engine, partitions)
@@ -314,7 +322,7 @@ class SimpleConsumer(OfOneProcess):
 
     def _fetch_committed(self, engine: NativeConsumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         timeout_s = self._cluster.config.api_timeout_ms / 1000
-        return engine.committed(partitions, timeout_s=timeout_s, tries=self._retries, backoff_s=self._backoff_s)
+        return engine.offsets.committed(partitions, timeout_s=timeout_s, tries=self._retries, backoff_s=self._backoff_s)
 
     def stop(self) -> None:
         """Commit if auto_commit_enable, stop fetching, end the workers. Idempotent; start() begins again."""
@@ -486,9 +494,6 @@ class SimpleConsumer(OfOneProcess):
             timeout_s=self._cluster.config.api_timeout_ms / 1000 if timeout_s is None else timeout_s,
             tries=self._retries,
             backoff_s=self._backoff_s,
-            generation_id=self._generation_id,
-            member_id=self._consumer_id,
-            allowed=lambda: self._may_commit(),  # as it will be then
         )
         self._committed_at = self._handler.monotonic()
 

@@ -142,7 +142,6 @@ MAY_GET_LOGGERS = {"logs.py", "cli/settings.py"}
 """The one place; and the option that sets the level of the loggers of gkafka."""
 INTERNAL = {
     "_AskedLater",
-    "_NothingLeft",
     "_Repeated",
     "_TooLarge",
     "_Wrong",

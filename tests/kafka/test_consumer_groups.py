@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -350,6 +351,27 @@ def test_commits_in_the_background_are_made_in_the_order_of_the_calls_and_before
         reading.commit_async({FIRST: OffsetAndMetadata(offset, "")})
     reading.close()
     assert committed(cluster) == {0: 19}
+
+
+def test_a_commit_in_the_background_does_not_take_a_later_one_back(consumer: Make, cluster: MockCluster) -> None:
+    """It has its place from its call on, also while its worker has not come to it."""
+    reading = joined(consumer(cluster, "t", **GROUP, enable_auto_commit=False))
+    gate = threading.Event()
+    told: list[Any] = []
+
+    def first(offsets: Any, response: Any) -> None:
+        gate.wait(60)
+        told.append(response)
+
+    try:
+        reading.commit_async({FIRST: OffsetAndMetadata(1, "")}, first)
+        reading.commit_async({FIRST: OffsetAndMetadata(2, "")}, lambda _, response: told.append(response))
+        reading.commit({FIRST: OffsetAndMetadata(3, "")})
+        assert committed(cluster) == {0: 3}
+    finally:
+        gate.set()
+    reading.close()
+    assert (committed(cluster), [type(each).__name__ for each in told]) == ({0: 3}, ["OffsetCommitResponse"] * 2)
 
 
 def test_committed_is_the_offset_or_none(consumer: Make, cluster: MockCluster) -> None:

@@ -415,7 +415,7 @@ def test_a_partition_is_not_given_back_while_one_of_two_workers_is_at_work_on_it
 def test_who_is_at_work_for_too_long_on_what_is_given_back_hands_out_the_rest(
     connect: Any, make_cluster: Any, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gkafka.sharing.OF_THE_INTERVAL", 0.001)
+    monkeypatch.setattr("gkafka.progress.OF_THE_INTERVAL", 0.001)
     cluster = make_cluster(1, {"t": 2})
     shared = Shared(connect, cluster, run, max_poll_interval_ms=300_000)
     run.until(lambda: len(shared.second_reads()) == 10)

@@ -12,10 +12,11 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.brokererrors import OffsetMetadataTooLarge
 from gkafka.common import TopicPartition
-from gkafka.exceptions import KafkaException, NoPartitionsForConsumerException
-from gkafka.groupoffsets import GroupOffsets
+from gkafka.core.commitqueue import Commit
+from gkafka.exceptions import KafkaException, KafkaTimeoutError, NoPartitionsForConsumerException
+from gkafka.groupoffsets import GroupOffsets, Identity
 from gkafka.testing import Close, Error, MockCluster
-from tests.public.aids import LIMIT_S, Aside, Runner, error_of, fill
+from tests.public.aids import LIMIT_S, Aside, Held, Runner, error_of, fill
 
 T0 = TopicPartition("t", 0)
 LOADING = 14
@@ -107,7 +108,7 @@ def test_a_later_one_whose_answer_is_lost_is_not_taken_back(cluster: MockCluster
 @pytest.mark.parametrize(
     ("how", "error"),
     [
-        ({"offsets": {T0: 100}, "allowed": lambda: False}, NoPartitionsForConsumerException),
+        ({"offsets": {T0: 100}}, NoPartitionsForConsumerException),
         ({"offsets": {T0: 100}, "notes": {T0: "x" * 5000}}, OffsetMetadataTooLarge),
         ({"offsets": {T0: -1}}, None),
     ],
@@ -116,17 +117,12 @@ def test_a_later_one_whose_answer_is_lost_is_not_taken_back(cluster: MockCluster
 def test_a_later_one_that_certainly_changed_nothing_is_of_no_account(
     cluster: MockCluster, offsets: GroupOffsets, slow: Slow, how: dict[str, Any], error: type[Exception] | None
 ) -> None:
-    earlier = slow()
+    earlier, identity = slow(), offsets.identity
+    if error is NoPartitionsForConsumerException:
+        offsets.identity = Identity("g", allowed=lambda: False)
     with pytest.raises(error) if error is not None else contextlib.nullcontext():
         offsets.commit(**how, timeout_s=LIMIT_S)
-    earlier.result()
-    assert committed(cluster) == 50
-
-
-def test_a_number_without_a_commit_is_of_no_account(cluster: MockCluster, offsets: GroupOffsets, slow: Slow) -> None:
-    """Whoever took it was interrupted."""
-    earlier = slow()
-    offsets.next_number()
+    offsets.identity = identity
     earlier.result()
     assert committed(cluster) == 50
 
@@ -142,38 +138,104 @@ def test_one_that_is_under_way_is_carried_by_the_other(cluster: MockCluster, slo
     assert sent(cluster) == [50, 100, 100]
 
 
-def test_what_goes_out_is_decided_when_the_coordinator_is_reached(cluster: MockCluster, offsets: GroupOffsets) -> None:
+def test_what_goes_out_is_decided_when_the_coordinator_is_reached(
+    client: KafkaClient, cluster: MockCluster, offsets: GroupOffsets, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To find it takes its time, in which a later commit may come and be answered."""
+    reach, found, gate = client.cluster.reach_coordinator, client.handler.Event(), client.handler.Event()
 
-    def overtaken() -> bool:
-        offsets.commit({T0: 100}, timeout_s=LIMIT_S)
-        return True
+    def slowly(group: str, deadline: float) -> Any:
+        reached = reach(group, deadline)
+        if not found.is_set():
+            found.set()
+            gate.wait(LIMIT_S)
+        return reached
 
-    offsets.commit({T0: 50}, timeout_s=LIMIT_S, allowed=overtaken)
+    monkeypatch.setattr(client.cluster, "reach_coordinator", slowly)
+    earlier = run.aside(functools.partial(offsets.commit, {T0: 50}, timeout_s=LIMIT_S))
+    run.until(found.is_set)
+    offsets.commit({T0: 100}, timeout_s=LIMIT_S)
+    gate.set()
+    earlier.result()
     assert sent(cluster) == [100]
 
 
-def test_a_later_commit_counts_for_the_parts_that_are_not_sent_yet(
-    connect: Any, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_wait_for_the_one_that_is_under_way_and_go_out_together(cluster: MockCluster, offsets: GroupOffsets, run: Runner) -> None:
+    offsets.commit({T0: 1}, timeout_s=LIMIT_S)
+    cluster.on("OffsetCommit", held := Held())
+    begun = [run.aside(functools.partial(offsets.commit, {T0: 10}, timeout_s=LIMIT_S))]
+    run.until(lambda: sent(cluster) == [1, 10])
+    for offset in (20, 30):
+        begun.append(run.aside(functools.partial(offsets.commit, {T0: offset}, timeout_s=LIMIT_S)))
+        run.until(lambda: len(offsets.queue.commits) == len(begun))
+    held.released = True
+    for each in begun:
+        each.result()
+    assert sent(cluster) == [1, 10, 30]
+
+
+def test_a_commit_waits_no_longer_than_it_may_for_one_that_is_under_way(cluster: MockCluster, offsets: GroupOffsets, run: Runner) -> None:
+    cluster.on("OffsetCommit", held := Held())
+    slow = run.aside(functools.partial(offsets.commit, {T0: 10}, timeout_s=LIMIT_S))
+    run.until(lambda: sent(cluster) == [10])
+    assert isinstance(error_of(offsets.commit, {T0: 20}, timeout_s=0.05), KafkaTimeoutError)
+    held.released = True
+    slow.result()
+    assert (sent(cluster), offsets.queue.commits) == ([10], [])
+
+
+def test_members_of_one_client_do_not_wait_for_each_other(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    one, other = (GroupOffsets(client.cluster, "g") for _ in range(2))
+    asked, gate = client.handler.Event(), client.handler.Event()
+
+    def in_a_while() -> bool:
+        asked.set()
+        return bool(gate.wait(LIMIT_S))
+
+    one.identity = Identity("g", allowed=in_a_while)
+    slow = run.aside(functools.partial(one.commit, {T0: 10}, timeout_s=LIMIT_S))
+    run.until(asked.is_set)
+    other.commit({T0: 20}, timeout_s=LIMIT_S)
+    assert sent(cluster) == [20]
+    gate.set()
+    slow.result()
+
+
+def test_a_commit_of_many_partitions_goes_out_in_parts_that_others_join(connect: Any, make_cluster: Any) -> None:
     cluster = make_cluster(1, {"t": 3})
     offsets = GroupOffsets(connect(cluster).cluster, "g")
     partitions = [TopicPartition("t", p) for p in range(3)]
-    monkeypatch.setattr(GroupOffsets, "_parts", lambda _, partitions: [[tp] for tp in partitions])
     asked: list[bool] = []
 
     def overtaken() -> bool:
+        """Behind the first part another commit joins."""
         asked.append(True)
         if len(asked) == 2:
-            offsets.commit({partitions[1]: 101, partitions[2]: 102}, timeout_s=LIMIT_S)
+            offsets.join(lambda: Commit({partitions[1]: 101, partitions[2]: 102}))
         return True
 
-    offsets.commit({tp: 50 + tp.partition for tp in partitions}, timeout_s=LIMIT_S, allowed=overtaken)
+    offsets._most = 1
+    offsets.identity = Identity("g", allowed=overtaken)
+    offsets.commit({tp: 50 + tp.partition for tp in partitions}, timeout_s=LIMIT_S)
     assert sent(cluster) == [50, 101, 102]
 
 
 class Interrupted(BaseException):
     """As gevent.Timeout is."""
+
+
+def test_a_commit_whose_worker_calls_again_after_an_interruption_keeps_its_place(cluster: MockCluster, offsets: GroupOffsets) -> None:
+    def interrupted() -> bool:
+        raise Interrupted
+
+    begun, identity = offsets.begin({T0: 10}, stays=True), offsets.identity
+    offsets.identity = Identity("g", allowed=interrupted)
+    with pytest.raises(Interrupted):
+        offsets.finish(begun, timeout_s=LIMIT_S)
+    offsets.identity = identity
+    offsets.commit({T0: 20}, timeout_s=LIMIT_S)
+    offsets.finish(begun, timeout_s=LIMIT_S)
+    assert (sent(cluster), offsets.queue.commits) == ([20], [])
 
 
 def test_commit_offsets_of_two_workers_of_which_the_later_one_is_interrupted(

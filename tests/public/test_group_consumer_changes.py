@@ -151,7 +151,7 @@ def test_a_topic_that_comes_back_is_shared_whole_also_where_the_leader_does_not_
     cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader of another client does not know that the topic was another one when it divided it."""
-    monkeypatch.setattr("gkafka.sharing.LEADER_S", 1000.0)
+    monkeypatch.setattr("gkafka.core.division.LEADER_S", 1000.0)
     monkeypatch.setattr("gkafka.membership.Member.is_outdated", False)
     cluster.create_topic("u", 1)
     fresh = {"metadata_max_age_ms": 100, "auto_create_topics": False}
@@ -176,7 +176,7 @@ def test_a_topic_that_comes_back_is_shared_whole_also_where_the_leader_does_not_
     cluster.create_topic("t", 6)
     # Whoever leads divides what it knows: the group goes on when that is the new topic.
     run.until(quiet(lambda: (info := leader._cluster.metadata.topic("t")) is not None and len(info.partitions) == 6))
-    monkeypatch.setattr("gkafka.sharing.LEADER_S", 0.0)
+    monkeypatch.setattr("gkafka.core.division.LEADER_S", 0.0)
     run.until(quiet(lambda: len(other.assignment()) == 6))
 
 
@@ -204,7 +204,7 @@ def test_a_pattern_shares_topics_that_come_and_go(cluster: MockCluster, connect:
 def test_a_leader_that_does_not_read_a_topic_still_shares_its_new_partitions(
     cluster: MockCluster, connect: Connect, join: Join, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gkafka.sharing.LEADER_S", 0.5)
+    monkeypatch.setattr("gkafka.core.division.LEADER_S", 0.5)
     cluster.create_topic("u", 1)
     fresh = {"metadata_max_age_ms": 100}
     leader = join("t", of=fresh)

@@ -144,7 +144,7 @@ def test_who_does_not_lead_asks_for_another_rebalance_too_if_the_leader_does_not
     connect: Callable[..., KafkaClient], cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader may be another client's member, that does not read the topic."""
-    monkeypatch.setattr("gkafka.sharing.LEADER_S", 0.2)
+    monkeypatch.setattr("gkafka.core.division.LEADER_S", 0.2)
     keep_group(cluster, generations=[1, 2, 3], leader="b")
     client = connect(cluster, metadata_max_age_ms=100)
     with client.get_consumer("t", "g", assignors=["range"], heartbeat_interval_ms=50) as member:

@@ -483,7 +483,7 @@ def test_fetch_offsets_goes_on_from_what_is_committed(client: KafkaClient, consu
     consumer.commit_offsets([(0, 3)])
     assert [(p, r.offset) for p, r in consumer.fetch_offsets()] == [(0, 3)]
     assert [m.offset for m in read(consumer, 2)] == [3, 4]
-    consumer._engine.commit({T0: 3}, notes={T0: "why"}, timeout_s=LIMIT_S)
+    consumer._engine.offsets.commit({T0: 3}, notes={T0: "why"}, timeout_s=LIMIT_S)
     assert consumer.fetch_offsets()[0][1].metadata == "why"
     keeps = consume("g", reset_offset_on_fetch=False)
     read(keeps, 4)

@@ -152,7 +152,7 @@ def test_commits_hold_epochs_and_a_start_there_finds_a_cut_log(
     assert cluster.committed("g")["t", 0][:2] == (100, 0)
     cluster.truncate("t", 0, 50)
     fill(client, numbers(80, 1000))
-    committed = first.committed([T0], timeout_s=LIMIT_S)[T0]
+    committed = first.offsets.committed([T0], timeout_s=LIMIT_S)[T0]
     assert (committed.offset, committed.leader_epoch) == (100, 0)
     second = native({T0: committed.offset}, epochs={T0: committed.leader_epoch}, policy=None)
     error = error_of(second.consume_batch, 1, LIMIT_S * 1000)

@@ -8,6 +8,7 @@ import pytest
 
 from gkafka import KafkaClient
 from gkafka.common import TopicPartition
+from gkafka.core.commitqueue import Commit
 from gkafka.exceptions import AssignmentError, ConfigurationError, ConsumerStoppedException, SerializationError
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.nativeconsumer import NativeConsumer
@@ -158,17 +159,17 @@ def test_of_two_commits_the_one_that_stands_further_is_the_later_one(
 ) -> None:
     """Also where the other one is sent later."""
     fill(client, numbers(20))
-    commit, reached, gate = GroupOffsets.commit, client.handler.Event(), client.handler.Event()
+    finish, reached, gate = GroupOffsets.finish, client.handler.Event(), client.handler.Event()
 
     def held_up(offsets: GroupOffsets, *args: Any, **named: Any) -> None:
         if not reached.is_set():
             reached.set()
             gate.wait(60)
-        commit(offsets, *args, **named)
+        finish(offsets, *args, **named)
 
     with client.topics["t"].get_simple_consumer("g", consumer_timeout_ms=60_000) as consumer:
         assert len(consumer.consume_batch(5)) == 5
-        monkeypatch.setattr(GroupOffsets, "commit", held_up)
+        monkeypatch.setattr(GroupOffsets, "finish", held_up)
         first = run.aside(consumer.commit_offsets)
         run.until(reached.is_set)
         assert len(consumer.consume_batch(5)) == 5
@@ -373,15 +374,15 @@ def test_nor_by_one_that_is_noted_behind_the_applications_own(
     """Both are answered, in their order, but a thread may go on with its answer later than another one does."""
     work = AtWork(client, run)
     answered, noted = client.handler.Event(), client.handler.Event()
-    commit = GroupOffsets.commit
+    finish = GroupOffsets.finish
 
-    def held(self: GroupOffsets, offsets: Any, **options: Any) -> None:
-        commit(self, offsets, **options)
-        if 10 not in offsets.values() and work.entered.is_set() and not answered.is_set():
+    def held(self: GroupOffsets, commit: Commit, **options: Any) -> None:
+        finish(self, commit, **options)
+        if 10 not in commit.offsets.values() and work.entered.is_set() and not answered.is_set():
             answered.set()
             noted.wait(60)
 
-    monkeypatch.setattr(GroupOffsets, "commit", held)
+    monkeypatch.setattr(GroupOffsets, "finish", held)
     work.begin()
     run.until(answered.is_set)
     work.consumer.commit_offsets([(0, 10)])

@@ -529,19 +529,28 @@ class KafkaConsumer(OfOneProcess):
         elif consumer is not None:
             consumer.commit(timeout=timeout_s)
 
-    def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float) -> Callable[[], object]:
-        """What commits these."""
+    def _commit_of(self, consumer: Consumer | None, offsets: Any, timeout_s: float, *, stays: bool = False) -> Callable[[], object]:
+        """Begin to commit these: no later commit can overtake them. Return the function that does the rest.
+
+        The caller has to call that function. stays: and again, if it was interrupted.
+        """
         plain, notes, epochs = offsets_of(offsets)
+        beside: Any = {"notes": notes, "epochs": epochs, "stays": stays}
         if consumer is None:
-            return lambda: self._lookups.commit(plain, timeout_s=timeout_s, notes=notes, epochs=epochs)
+            return self._lookups.begin_commit(plain, timeout_s=timeout_s, **beside)
         elsewhere = {tp: offset for tp, offset in plain.items() if self._is_elsewhere(tp.topic)}
         shared = {tp: offset for tp, offset in plain.items() if tp not in elsewhere}
+        finish = consumer.begin_commit(shared, timeout=timeout_s, **beside)
+        if not elsewhere:
+            return finish
+        member = consumer.group_metadata()
+        finish_elsewhere = self._lookups.begin_commit(elsewhere, timeout_s=timeout_s, **beside, member=member)
 
         def commit() -> None:
-            if shared or not plain:
-                consumer.commit(shared, timeout=timeout_s, notes=notes, epochs=epochs)
-            if elsewhere:
-                self._lookups.commit(elsewhere, timeout_s=timeout_s, notes=notes, epochs=epochs, member=consumer.group_metadata())
+            try:
+                finish()
+            finally:
+                finish_elsewhere()
 
         return commit
 
@@ -560,7 +569,7 @@ class KafkaConsumer(OfOneProcess):
         if offsets is None:
             stands = consumer.stands() if consumer is not None else {}
             given = {tp: OffsetAndMetadata(offset, "") for tp, offset in stands.items() if offset >= 0}
-        commit = self._commit_of(consumer, given, self._seconds(None))
+        commit = self._commit_of(consumer, given, self._seconds(None), stays=True)
         return self._commits.later(dict(given), told_by_name()(commit), callback)
 
     def _committing(self) -> Consumer | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gkafka.checks import check_seconds, check_topic_name
@@ -19,7 +19,7 @@ from gkafka.exceptions import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from gkafka.groupoffsets import GroupOffsets
+from gkafka.groupoffsets import GroupOffsets, Identity
 from gkafka.kafka.arguments import check_partition
 from gkafka.kafka.errors import IllegalArgumentError, UnknownPartitionError, WrongTypeError
 from gkafka.kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
@@ -122,34 +122,31 @@ class Lookups:
             return None
         return OffsetAndMetadata(entry.offset, entry.metadata, entry.leader_epoch) if with_metadata else entry.offset
 
-    def commit(
+    def begin_commit(
         self,
         offsets: dict[TopicPartition, int],
         *,
         timeout_s: float,
-        notes: dict[TopicPartition, str],
-        epochs: dict[TopicPartition, int],
         member: GroupMetadata | None = None,
-    ) -> None:
-        """Commit for the group, as this member, or as somebody who is none: the coordinator takes that as long as it has no members."""
-        if not offsets:
-            return
-        who = member or GroupMetadata(self._options["group_id"])
-        try:
-            self._offsets.commit(
-                offsets,
-                timeout_s=timeout_s,
-                notes=notes,
-                epochs=epochs,
-                generation_id=who.generation_id,
-                member_id=who.member_id,
-                instance_id=who.group_instance_id,
-            )
-        except (UnknownMemberId, IllegalGeneration, RebalanceInProgress) as exc:
-            what = "the group has members, who commit for it: subscribe() or assign() first"
-            if member is not None:
-                what = "this member has no place in the group now: commit again once it has one"
-            raise CommitFailedError(f"{what}: {exc}", **exc.about) from exc
+        **beside: Any,
+    ) -> Callable[[], None]:
+        """Begin to commit for the group, as this member, or as somebody who is none: the coordinator takes that as long as it has no members.
+        Returns what does the rest, which has to be called. beside: as Commit takes it.
+        """
+        begun = self._offsets.begin(offsets, **beside)
+
+        def finish() -> None:
+            who = member or GroupMetadata(self._options["group_id"])
+            self._offsets.identity = Identity(who.group_id, who.generation_id, who.member_id, instance_id=who.group_instance_id)
+            try:
+                self._offsets.finish(begun, timeout_s=timeout_s)
+            except (UnknownMemberId, IllegalGeneration, RebalanceInProgress) as exc:
+                what = "the group has members, who commit for it: subscribe() or assign() first"
+                if member is not None:
+                    what = "this member has no place in the group now: commit again once it has one"
+                raise CommitFailedError(f"{what}: {exc}", **exc.about) from exc
+
+        return finish
 
     def partitions(self, topic: str) -> set[int]:
         """A topic's partitions, an empty set without such a topic, which is not made by asking."""
