@@ -422,7 +422,8 @@ class Consumer(OfOneProcess):
     def stands(self) -> dict[TopicPartition, int]:
         """Return what commit() would commit: the positions, before what a deserializer is at work on."""
         here = self._engine.stands()
-        return here if self._share is None else {**here, **self._engine.not_at_work(self._share.stood())}
+        stood = {} if self._share is None else self._share.stood()
+        return {**here, **self._engine.not_at_work(stood)} if stood else here
 
     def committed(self, partition: Any, *, timeout: float | None = None) -> int:
         """The offset that the group has committed of a (topic, partition), -1 where there is none. timeout: seconds."""

@@ -220,11 +220,17 @@ class Member:
     def on_commit(self, ticket: Ticket, error: KafkaException | None) -> Verdict:
         """What came of it."""
         with self._lock, self._mark:
-            return self._group.on_commit(ticket, error, self._handler.monotonic())
+            verdict = self._group.on_commit(ticket, error, self._handler.monotonic())
+        if error is not None:
+            self._wake.set()
+        return verdict
 
     def commit_is_over(self) -> None:
-        """What waits for the end of a ticket goes on."""
-        self._wake.set()
+        """What waits for the end of a ticket goes on. A worker that has not looked since it was granted
+        waits for nothing: each commit would wake it in vain.
+        """
+        if self._group.tickets.awaited:
+            self._wake.set()
 
     def explain(self) -> str:
         """Where it stands, in plain words."""

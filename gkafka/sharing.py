@@ -140,7 +140,8 @@ class Share:
 
     def stood(self) -> dict[TopicPartition, int]:
         """Where those stood that are being revoked, and -1 for those that have no start yet."""
-        return {**dict.fromkeys(self._unplaced.copy(), -1), **{tp: offset for tp, (offset, _) in self._leaving.copy().items()}}
+        unplaced, leaving = self._unplaced.copy(), self._leaving.copy()
+        return {**dict.fromkeys(unplaced, -1), **{tp: offset for tp, (offset, _) in leaving.items()}} if unplaced or leaving else {}
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """NativeConsumer.seek, also for a partition that has no start yet, and for one that is being revoked: there others will begin."""

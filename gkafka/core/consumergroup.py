@@ -132,7 +132,7 @@ class ConsumerGroup(GroupMachine):
     def _beat(self, now: float) -> Ask | None:
         # A heartbeat that is not answered yet says that the member does not have what it could gain now: it may be others' by then.
         may_gain = self._heartbeats.unanswered_since is None and now < self.lease.ends_at
-        acknowledges = self._road.step(self._tickets.partitions, may_gain=may_gain)
+        acknowledges = self._road.step(self.tickets.partitions, may_gain=may_gain)
         if not self._beats or not self.requests.may_send(Kind.BEAT, now):
             return None
         if not (acknowledges or self._heartbeats.is_due(self._topics, now)):

@@ -129,7 +129,7 @@ class Group(GroupMachine):
         is_cooperative = all(assignor.cooperative for assignor in self.options.assignors)
         given = [tp for tp in self.ownership.owned if not is_cooperative or tp.topic not in self._topics]
         self.ownership.give_up(given)
-        if self.ownership.settled and (not self._tickets or now >= self._round.prepared_by):
+        if self.ownership.settled and (not self.tickets or now >= self._round.prepared_by):
             self._move(Event.READY)
 
     # -- requests
@@ -173,7 +173,7 @@ class Group(GroupMachine):
 
     def _wake_at(self, now: float) -> float:
         prepared_by = self._round.prepared_by
-        waits_for_commits = self.state is State.PREPARING and self._tickets and prepared_by > now
+        waits_for_commits = self.state is State.PREPARING and self.tickets and prepared_by > now
         return min(super()._wake_at(now), prepared_by if waits_for_commits else NEVER)
 
     # -- FindCoordinator

@@ -127,7 +127,7 @@ class GroupMachine(abc.ABC):
         self._polled_at = 0.0
         self.requests = CoordinatorRequests(options.group, max(options.session_timeout_s / 3, patience_s), backoff, chance)
         self._farewell = Farewell(options.group)
-        self._tickets = Tickets()
+        self.tickets = Tickets()
         self._problems: list[KafkaException] = []
 
     @property
@@ -220,12 +220,12 @@ class GroupMachine(abc.ABC):
         allowed = self.ownership.may_commit(partitions) if self.takes_commits(now) else None
         if not allowed:
             return False
-        self._tickets.grant(ticket, self.generation, self._name, allowed)
+        self.tickets.grant(ticket, self.generation, self._name, allowed)
         return True
 
     def on_commit(self, ticket: Ticket, error: KafkaException | None, now: float) -> Verdict:
         """What the worst error of a commit's answer, or the lack of one, means."""
-        self._tickets.end(ticket)
+        self.tickets.end(ticket)
         if error is None:
             return Verdict.DONE
         if isinstance(error, self._rules.passing):
@@ -253,7 +253,7 @@ class GroupMachine(abc.ABC):
         return Plan(asks, self.ownership.next(), topics, problems, self._wake_at(now))
 
     def _watch_clock(self, now: float) -> None:
-        self._tickets.expire(now)
+        self.tickets.expire(now)
         if self.state in self._rules.in_group and now >= self._polled_at + self.options.max_poll_interval_s:
             self._idle()
         # Who has nothing loses nothing: it may have been parked, or without a coordinator, for longer than a session.
@@ -288,7 +288,7 @@ class GroupMachine(abc.ABC):
     @property
     def _has_finished(self) -> bool:
         """Nothing of what it had keeps it from saying good-bye."""
-        return self.ownership.settled and not self._tickets
+        return self.ownership.settled and not self.tickets
 
     @property
     def _is_done(self) -> bool:
@@ -333,7 +333,7 @@ class GroupMachine(abc.ABC):
         """When the next heartbeat is due; NEVER if none is."""
 
     def _wake_at(self, now: float) -> float:
-        times = self.requests.wakes_at(now) + self._tickets.wakes_at()
+        times = self.requests.wakes_at(now) + self.tickets.wakes_at()
         if self.state in self._rules.in_group:
             times.append(self._polled_at + self.options.max_poll_interval_s)
         if self.generation != NO_GENERATION and self.ownership.any:

@@ -10,10 +10,14 @@ __all__ = ["Tickets"]
 
 class Tickets:
     """Tickets that were granted and are not over. A commit may end without a word, when its caller
-    is interrupted: so each ticket has a time, too."""
+    is interrupted: so each ticket has a time, too.
+
+    awaited: there were some when the machine was polled last, so that something may wait for their end.
+    """
 
     def __init__(self) -> None:
         self._granted: list[Ticket] = []
+        self.awaited = False
 
     def __bool__(self) -> bool:
         return bool(self._granted)
@@ -34,8 +38,9 @@ class Tickets:
             self._granted.remove(ticket)
 
     def expire(self, now: float) -> None:
-        """Forget tickets whose time or whose commit is over."""
+        """At each poll: forget tickets whose time or whose commit is over."""
         self._granted = [ticket for ticket in self._granted if now < ticket.until and not ticket.is_over]
+        self.awaited = bool(self._granted)
 
     def wakes_at(self) -> list[float]:
         """Return the times at which tickets end by themselves."""
