@@ -85,7 +85,7 @@ class Consumer(OfOneProcess):
         self._share: Share | None = None
         self._source: NativeConsumer | Share = self._engine  # what moves and stops partitions: with a group that has a say in it
         self._slice_ms = min(TICK_S * 1000, config.max_poll_interval_ms / 3)  # who waits in a call asks for messages all the time
-        self._troubles = self._engine.troubles
+        self._troubles = self._engine.taker.troubles
         self._hand_out_by(make, tells=config.on_deserialize_error == "raise")
         self._keeper: Any = None
         self._stopping = self._is_assigned = False
@@ -182,7 +182,7 @@ class Consumer(OfOneProcess):
             self._start_keeper()
             return
         subscription = self._subscription
-        self._engine.come_back_when(lambda: subscription.is_behind)  # with it, and not by this consumer, which it would keep
+        self._engine.taker.come_back_when(lambda: subscription.is_behind)  # with it, and not by this consumer, which it would keep
         self._follow(self._policy)
 
     def _follow(self, start: int | None = EARLIEST) -> None:
@@ -206,7 +206,7 @@ class Consumer(OfOneProcess):
         room = self._config.consume_max_bytes
         self.next_ready: Callable[[], Any | None] = run.next if make is None else partial(run.made, make, tells)
         several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
-        self.few_ready: Callable[[int], list[Any]] = self._engine.few_by(several)
+        self.few_ready: Callable[[int], list[Any]] = self._engine.taker.few_by(several)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -255,7 +255,7 @@ class Consumer(OfOneProcess):
         def deserialize(messages: list[Message], go_back: GoBack) -> tuple[Sequence[Message], list[Any]]:
             return self._deserializers.apply(go_back, messages, self._timeout_s(None))
 
-        return self._engine.consume_through(deserialize, wanted, limit_ms)
+        return self._engine.taker.consume_through(deserialize, wanted, limit_ms)
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
@@ -441,7 +441,8 @@ class Consumer(OfOneProcess):
         double_compressed: what becomes of a message of format 0 or 1 inside a compressed one that is compressed, too: "open", "leave" it as it is
         (its value is the compressed bytes), or "skip" the outer one with a warning.
         """
-        self._engine.message_class, self._engine.double_compressed = message_class, double_compressed
+        reader = self._engine.taker.reader
+        reader.message_class, reader.double_compressed = message_class, double_compressed
         if key is not None or value is not None:
             self._hand_out_by(by_topic(key, value, make), tells=False)
 
@@ -510,7 +511,7 @@ class Consumer(OfOneProcess):
         in_order = in_order and self._cluster.in_order
         if self._share is None:
             self._engine.stop(patience_s)  # first: what another worker takes behind the commit would be consumed again (B24)
-        self._engine.end_work()
+        self._engine.at_work.end_all()
         if in_order:
             self._progress.finish()
         try:
@@ -582,7 +583,7 @@ def _told(me: weakref.ref[Consumer]) -> Callable[[BaseException], None]:
     def tell(error: BaseException) -> None:
         consumer = me()
         if consumer is not None:
-            consumer._engine.tell(error)
+            consumer._engine.taker.tell(error)
 
     return tell
 
@@ -607,7 +608,7 @@ def _keep_house(me: weakref.ref[Consumer], due: float) -> None:
         except KafkaException as exc:
             if not consumer._is_over:
                 log.error("group %s: %s", consumer._group, exc)
-                consumer._engine.tell(exc)
+                consumer._engine.taker.tell(exc)
         looks_again = consumer._share is not None and consumer._share.has_unplaced
         if looks_again:
             wake.clear()  # the search for a place asks for metadata, and whoever hears of that wakes it

@@ -183,7 +183,7 @@ class FetchDriver:
         self.held = 0
         self.step = Step()
         self.fetches = self.restarts = 0
-        self.may_deliver: Callable[[], bool] | None = None  # see NativeConsumer.ask_before_delivery
+        self.may_deliver: Callable[[], bool] | None = None  # see RecordTaker.ask_before_delivery
         self.watchdog = Watchdog(config.stall_warning_ms / 1000) if config.stall_warning_ms else None
         self._looks_every_s = TICK_S if self.watchdog is None else min(TICK_S, self.watchdog.look_every_s)
         self._watch_at = 0.0

@@ -127,7 +127,7 @@ class Share:
         )
         self._member.know_absent(subscription.missing())
         progress.commit_as(self._member, self.terms.copy, config.group_instance_id)
-        engine.ask_before_delivery(self._member.delivery_check(), self._member.delivery_end())
+        engine.taker.ask_before_delivery(self._member.delivery_check(), self._member.delivery_end())
         self._member.polled()
 
     # -- called by whoever consumes -----------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Share:
                 self._leaving[tp] = (max(offset, -1), -1)
                 return
             parked = self._engine.place(tp, offset)
-        self._engine.ask_anew(parked, at_once=True)
+        self._engine.ask_anew(parked)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """NativeConsumer.pause, also from on_assigned, and for partitions that have no start yet."""
@@ -319,7 +319,7 @@ class Share:
                 self._paused_early.difference_update(begun)
             self._engine.ask_anew(parked)
         if self._policy is None and self._unplaced:
-            self._engine.wake_up()  # whoever waits is told now
+            self._engine.taker.wake_up()  # whoever waits is told now
 
     def _revoked(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
@@ -332,7 +332,7 @@ class Share:
         try:
             self._handler.checkpoint()
             finished = self._wait_for_application(stood)
-            self._engine.end_work_on(leaving)
+            self._engine.at_work.end_on(leaving)
             if self._commits and self._are_mine(leaving):
                 self._commit_left(finished)
             kept = self._are_mine(leaving)  # those that were lost meanwhile others may have already
@@ -353,7 +353,7 @@ class Share:
         with self._lock:
             lost = [tp for tp in partitions if tp in self.terms]
             self._progress.lose(self._take_out(lost))
-        self._engine.end_work_on(lost)
+        self._engine.at_work.end_on(lost)
         self._forget(lost)
         self._call(self._config.on_lost, lost)
 
@@ -378,7 +378,7 @@ class Share:
         A deserializer may be at it while other workers ask for more; it is waited for as long as that costs no more than its records.
         """
         handed_out, finished = self._engine.hand_outs, self._progress.finished
-        is_at_work = self._engine.is_at_work_on(stood)
+        is_at_work = self._engine.at_work.has(stood)
         if not is_at_work and all(finished.get(tp) == offset for tp, (offset, _) in stood.items()):
             return True
         until = self._handler.monotonic() + self._config.max_poll_interval_ms / 1000 * OF_THE_INTERVAL
@@ -395,7 +395,7 @@ class Share:
                 self._back.clear()
                 if (is_at_work or self._progress.seen < handed_out) and not self._stopping:
                     self._back.wait(SLICE_S)
-                if is_at_work and not self._engine.is_at_work_on(stood):
+                if is_at_work and not self._engine.at_work.has(stood):
                     is_at_work, handed_out = False, self._engine.hand_outs  # with what it was at: that was handed out now
         finally:
             self._waiting = False
@@ -480,7 +480,7 @@ class Share:
         for trouble in dict.fromkeys(self._unplaced.copy().values()):
             if trouble is None or trouble.retriable or isinstance(trouble, NoOffsetForPartitionError):
                 continue
-            if not any(type(told) is type(trouble) and str(told) == str(trouble) for told in list(self._engine.troubles)):
+            if not any(type(told) is type(trouble) and str(told) == str(trouble) for told in list(self._engine.taker.troubles)):
                 self._on_problem(trouble)
 
     def check_placed(self, only: TopicPartition | None = None) -> None:

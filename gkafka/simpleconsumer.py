@@ -276,7 +276,7 @@ class SimpleConsumer(OfOneProcess):
             return
         partitions = self.partitions
         engine = NativeConsumer(self._cluster, self._config, reset_policy=self._auto_offset_reset, group=self._group)
-        engine.ask_before_delivery(self._may_deliver)
+        engine.taker.ask_before_delivery(self._may_deliver)
         engine.on_close = weakref.WeakMethod(self._stop)
         engine.start()
         try:
@@ -336,7 +336,7 @@ class SimpleConsumer(OfOneProcess):
         self._running = False
         self._wake.set()
         engine.stop(patience_s)  # first: what another worker takes behind the commit would be consumed again (B24)
-        stands = engine.end_work()
+        stands = engine.at_work.end_all()
         self._stood_at = {p: offset for p, offset in _by_id(stands).items() if offset >= 0}
         if self._auto_commit_enable and self._may_commit():
             with self._logging_failures():
@@ -394,20 +394,20 @@ class SimpleConsumer(OfOneProcess):
         engine, make = self._engine, self._deserializers.make
         if engine is None or not self._running or self._error is not None:
             return None
-        if engine.may_deliver is not None and not engine.may_deliver():
+        if engine.taker.may_deliver is not None and not engine.taker.may_deliver():
             return None
         return engine.run.next() if make is None else engine.run.made(make, True)
 
     def few_ready(self, most: int) -> list[Any]:
         """So many of them, [] where there are fewer."""
         engine, make = self._engine, self._deserializers.make
-        if engine is None or not self._running or self._error is not None or not engine.may_hand_out():
+        if engine is None or not self._running or self._error is not None or not engine.taker.may_hand_out():
             return []
         room, queue = engine.config.consume_max_bytes, engine.run.queue
         if queue is not None:
             engine.few_from = engine.hand_outs + 1, queue.position.consumed
         several = partial(engine.run.several, room) if make is None else partial(engine.run.several_made, make, True, room)
-        return engine.few_by(several)(most)
+        return engine.taker.few_by(several)(most)
 
     def consume_batch(self, max_messages: int | None = None, timeout_ms: float | None = None) -> list[Any]:
         """Up to max_messages (None: what is there), waiting up to timeout_ms for the first (None: consumer_timeout_ms); [] if none came."""
@@ -437,7 +437,7 @@ class SimpleConsumer(OfOneProcess):
     def _take(self, engine: NativeConsumer, wanted: int | None, timeout_ms: float) -> list[Any]:
         if self._deserializers.make is None:
             return engine.consume_batch(wanted, timeout_ms)
-        return engine.consume_through(lambda messages, go_back: self._deserializers.apply(go_back, messages, 0), wanted, timeout_ms)
+        return engine.taker.consume_through(lambda messages, go_back: self._deserializers.apply(go_back, messages, 0), wanted, timeout_ms)
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""

@@ -155,7 +155,7 @@ def _hub_knows_the_time() -> None:
 @pytest.fixture(autouse=True)
 def whole_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """With greenlets a call hands out what it has after some milliseconds, which is less on a slow machine: here all that is there."""
-    if (module := sys.modules.get("gkafka.nativeconsumer")) is not None:
+    if (module := sys.modules.get("gkafka.taking")) is not None:
         monkeypatch.setattr(module, "SHARE_S", 60.0)
 
 

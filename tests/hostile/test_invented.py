@@ -235,7 +235,7 @@ def test_a_call_that_waits_for_its_turn_of_the_hub_does_so_in_its_own_time(
     consumer.start()
     monkeypatch.setattr(handler, "checkpoint", lambda: handler.sleep(0.2))
     waited: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(consumer, "_wait_filled", lambda *asked: waited.append(asked))
+    monkeypatch.setattr(consumer.taker, "_wait_filled", lambda *asked: waited.append(asked))
     assert consumer.consume_batch(timeout_ms=100) == []
     assert waited == []
     consumer.stop()

@@ -28,7 +28,7 @@ LATE = (
     "balancedconsumer.STOP_S",
     "managedbalancedconsumer.STOP_S",
     "fetchdriver.TICK_S",
-    "nativeconsumer.TICK_S",
+    "taking.TICK_S",
     "consumer.TICK_S",
     "membership.TICK_S",
 )

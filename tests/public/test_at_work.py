@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from gkafka import KafkaClient
+from gkafka.atwork import AtWork
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConsumerStoppedException, SerializationError
 from gkafka.nativeconsumer import NativeConsumer
+from gkafka.taking import RecordTaker
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, fill, read
 from tests.public.groupaids import QUICK, places
@@ -137,13 +139,13 @@ def test_who_took_nothing_wakes_nobody(filled: KafkaClient, cluster: MockCluster
     """Many that ask again and again would keep each other awake."""
     consumer = make(filled, "assigned", int)
     assert offsets(consumer, WORTH) == list(range(WORTH))
-    take, me, looks = NativeConsumer._take, filled.handler.current_id(), []
+    take, me, looks = RecordTaker.take, filled.handler.current_id(), []
 
-    def noted(engine: NativeConsumer, wanted: int, until: float) -> Any:
+    def noted(taker: RecordTaker, *how: Any) -> Any:
         looks.append(filled.handler.current_id())
-        return take(engine, wanted, until)
+        return take(taker, *how)
 
-    monkeypatch.setattr(NativeConsumer, "_take", noted)
+    monkeypatch.setattr(RecordTaker, "take", noted)
     waiting = run.aside(lambda: outcome(consumer, 5))
     run.until(lambda: looks)
     for _ in range(100):
@@ -209,7 +211,7 @@ def test_what_is_at_work_when_another_stops_is_not_handed_out_and_comes_to_whoev
     slow = Slow(filled, 5)
     consumer, worker = at_work(filled, run, kind, slow)
     ending = run.aside(consumer.stop)
-    run.until(lambda: not getattr(consumer._engine, "at_work", None))
+    run.until(lambda: consumer._engine is None or not consumer._engine.at_work.calls)
     slow.may_go_on[5].set()
     assert worker.result() == ConsumerStoppedException.__name__
     ending.result()
@@ -315,7 +317,7 @@ def test_who_waits_behind_a_batch_without_records_is_at_work_on_nothing(
     """What compaction leaves."""
     consumer = make(client, kind, int)
     waiting = run.aside(lambda: outcome(consumer, 5))
-    run.until(lambda: consumer._engine.at_work)
+    run.until(lambda: consumer._engine.at_work.calls)
     cluster.append("t", 0, batch([], last_delta=9))
     run.until(lambda: consumer._engine.positions() == {T0: 10})
     assert consumer._engine.stands() == {T0: 10}
@@ -332,21 +334,21 @@ def test_who_is_interrupted_behind_another_that_took_more_loses_nothing(
     options = {"value_deserializer": int} if deserializes else {}
     consumer = filled.get_consumer("t", auto_offset_reset="earliest", **options)
     full(consumer, run)
-    take, others = NativeConsumer._take_back, []
+    take_back, others = RecordTaker._take_back, []
 
-    def behind_another(engine: NativeConsumer, handed_out: Any, cause: BaseException) -> None:
-        monkeypatch.setattr(NativeConsumer, "_take_back", take)
+    def behind_another(taker: RecordTaker, taken: Any, cause: BaseException) -> None:
+        monkeypatch.setattr(RecordTaker, "_take_back", take_back)
         others.extend(offsets(consumer, 5))
-        take(engine, handed_out, cause)
+        take_back(taker, taken, cause)
 
-    def interrupted(engine: NativeConsumer, wanted: int, until: float) -> Any:
-        monkeypatch.setattr(NativeConsumer, "_take", taking)
-        taking(engine, wanted, until)
+    def interrupted(taker: RecordTaker, *how: Any) -> Any:
+        monkeypatch.setattr(RecordTaker, "take", take)
+        take(taker, *how)
         raise KeyboardInterrupt
 
-    taking = NativeConsumer._take
-    monkeypatch.setattr(NativeConsumer, "_take_back", behind_another)
-    monkeypatch.setattr(NativeConsumer, "_take", interrupted)
+    take = RecordTaker.take
+    monkeypatch.setattr(RecordTaker, "_take_back", behind_another)
+    monkeypatch.setattr(RecordTaker, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
         consumer.consume_batch(5, timeout_ms=LIMIT_S * 1000)
     assert others == [5, 6, 7, 8, 9]
@@ -454,15 +456,15 @@ def test_what_is_taken_after_a_stop_began_is_not_at_work_when_it_is_given_back(
     slow = Slow(filled, 0)
     consumer = make(filled, "member", slow)
     full(consumer, run)
-    end_work, workers = NativeConsumer.end_work, []
+    end_all, workers = AtWork.end_all, []
 
-    def and_then_another_takes(engine: NativeConsumer) -> Any:
-        stands = end_work(engine)
+    def and_then_another_takes(at_work: AtWork) -> Any:
+        stands = end_all(at_work)
         workers.append(run.aside(lambda: outcome(consumer, 10)))
         run.until(slow.entered[0].is_set)
         return stands
 
-    monkeypatch.setattr(NativeConsumer, "end_work", and_then_another_takes)
+    monkeypatch.setattr(AtWork, "end_all", and_then_another_takes)
     consumer.stop()
     slow.may_go_on[0].set()
     assert workers[0].result() in ([], "ConsumerStoppedException")

@@ -113,7 +113,7 @@ def test_a_call_reads_no_further_batch_behind_its_time_out(
     with client.get_consumer("t", **FAST) as consumer:
         run.until(lambda: consumer.stats()["buffered"] == 30)
         engine = consumer._engine
-        slow = engine._read
+        slow = engine.taker.reader.read
 
         def read_slowly(*about: Any) -> Any:
             late[0] += 0.3  # what opening a batch takes here
@@ -121,7 +121,7 @@ def test_a_call_reads_no_further_batch_behind_its_time_out(
 
         late = [0.0]
         monkeypatch.setattr(engine._handler, "monotonic", lambda: soon(late[0]))
-        monkeypatch.setattr(engine, "_read", read_slowly)
+        monkeypatch.setattr(engine.taker.reader, "read", read_slowly)
         assert 1 <= len(consumer.consume_batch(30, 700)) <= 3
         monkeypatch.undo()
         assert len(read(consumer, 27)) == 27
@@ -133,7 +133,7 @@ def test_with_greenlets_what_holds_nothing_wanted_is_no_reason_to_return(client:
     with client.get_consumer("t", **FAST) as consumer:
         engine = consumer._engine
         run.until(lambda: consumer.stats()["buffered"] >= 5)
-        engine._share_of_time = -1.0
+        engine.taker._share_of_time = -1.0
         assert [m.offset for m in consumer.consume_batch(5, 0)] == [10, 11, 12, 13, 14]
 
 

@@ -27,7 +27,7 @@ OFTEN_MS = 20
 def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written down at every call what is finished, also where one has just come before it."""
     monkeypatch.setattr("gkafka.progress.SNAPSHOT_S", 0.0)
-    monkeypatch.setattr("gkafka.nativeconsumer.NativeConsumer._allow_a_run", lambda engine, queue: None)
+    monkeypatch.setattr("gkafka.taking.RecordTaker._allow_a_run", lambda taker, queue: None)
 
 
 @pytest.fixture(params=["member", "assigned"])

@@ -212,7 +212,7 @@ def test_few_records_that_a_signal_handler_kept_from_their_caller_come_again(clu
     def consume() -> list[Any]:
         if not taken:
             with contextlib.suppress(Alarm):
-                consumer._engine.few_by(several)(2)
+                consumer._engine.taker.few_by(several)(2)
         got: list[Any] = consumer.consume_batch(1, 20)
         return got
 

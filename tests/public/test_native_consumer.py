@@ -633,7 +633,7 @@ def test_batches_without_records_end_the_turn_of_who_reads_them(
     client: KafkaClient, cluster: MockCluster, run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As compaction leaves them: others have their turns between them."""
-    monkeypatch.setattr("gkafka.nativeconsumer.SHARE_S", 0.0)
+    monkeypatch.setattr("gkafka.taking.SHARE_S", 0.0)
     empty = 20_000  # a take() passes 2,000 at most
     cluster.append("t", 0, b"".join(batch([], base_offset=n, last_delta=0) for n in range(empty)))
     cluster.append("t", 0, batch([record(0, b"value", b"key")], base_offset=empty))

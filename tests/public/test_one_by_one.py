@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gkafka import KafkaClient, nativeconsumer
+from gkafka import KafkaClient, taking
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ConsumerStoppedException, CorruptRecordError, SerializationError
 from gkafka.kafka import KafkaConsumer
-from gkafka.nativeconsumer import NativeConsumer
+from gkafka.queuereader import QueueReader
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Runner, by_partition, fill, read
 from tests.public.forking import script
@@ -204,7 +204,7 @@ def test_one_that_fails_is_tried_twice_at_most(client: KafkaClient, make: Make) 
 def long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is."""
     for name in ("RUN_S", "TURN_S"):
-        monkeypatch.setattr(nativeconsumer, name, LIMIT_S)
+        monkeypatch.setattr(taking, name, LIMIT_S)
 
 
 @pytest.mark.usefixtures("long_runs")
@@ -268,13 +268,13 @@ def test_what_is_being_taken_is_behind_the_short_way(client: KafkaClient, make: 
 
     consumer = make("t", value_deserializer=fails_once)
     seen = [m.value for m in read(consumer, 1, size=1)]
-    settle = NativeConsumer._settle
+    settle = QueueReader._settle
 
     def another_thread_meanwhile(*args: Any) -> bool:
         seen.extend(m.value for m in consumer.few_ready(7))
         return settle(*args)
 
-    monkeypatch.setattr(NativeConsumer, "_settle", another_thread_meanwhile)
+    monkeypatch.setattr(QueueReader, "_settle", another_thread_meanwhile)
     while True:
         try:
             more = consumer.consume_batch(101, 1000)
@@ -328,8 +328,8 @@ def test_where_time_is_over_in_a_small_batch_what_was_made_is_handed_out(
     client: KafkaClient, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And made once."""
-    monkeypatch.setattr("gkafka.nativeconsumer.RUN_S", 0.05)
-    monkeypatch.setattr("gkafka.nativeconsumer.TURN_S", 0.05)
+    monkeypatch.setattr("gkafka.taking.RUN_S", 0.05)
+    monkeypatch.setattr("gkafka.taking.TURN_S", 0.05)
     fill(client, numbers(60))
     calls: list[int] = []
 

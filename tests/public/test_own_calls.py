@@ -261,8 +261,8 @@ def test_after_a_few_calls_of_the_users_code_others_may_have_their_turn(
 @pytest.fixture
 def full(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> MockCluster:
     """A batch that no run over it ends before, however busy the machine is."""
-    monkeypatch.setattr("gkafka.nativeconsumer.RUN_S", 1000.0)
-    monkeypatch.setattr("gkafka.nativeconsumer.TURN_S", 1000.0)
+    monkeypatch.setattr("gkafka.taking.RUN_S", 1000.0)
+    monkeypatch.setattr("gkafka.taking.TURN_S", 1000.0)
     cluster.append("t", 0, batch([record(n, b"value", b"key") for n in range(RECORDS * 3)]))
     return cluster
 

@@ -41,7 +41,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     """Each of their chances is one, however fast the machine is: not only those for which it is time, some 4 ms after the last one."""
     found = Looks()
     monkeypatch.setattr(Turnstile, "checkpoint", lambda turnstile, hub: found.checkpoint(turnstile, hub))
-    monkeypatch.setattr("gkafka.nativeconsumer.TURN_S", 0.0)
+    monkeypatch.setattr("gkafka.taking.TURN_S", 0.0)
     monkeypatch.setattr("gkafka.callbacks.TURN_S", 0.0)
     return found
 

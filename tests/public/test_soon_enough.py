@@ -104,6 +104,6 @@ def test_a_worker_that_is_about_to_wait_sees_what_another_found(cluster: MockClu
     consumer: Any = client.get_consumer("t", auto_offset_reset="earliest")
     fill(client, [b"1", b"2"])
     run.until(consumer._engine.buffered)
-    consumer._engine._wait_filled(LIMIT_S, consumer._engine._waked)
+    consumer._engine.taker._wait_filled(LIMIT_S, consumer._engine.taker._waked)
     assert consumer._engine._filled.is_set()
     assert len(consumer.consume_batch(timeout_ms=LIMIT_S * 1000)) == 2

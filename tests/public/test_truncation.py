@@ -99,6 +99,33 @@ def test_what_was_lost_before_it_was_handed_out_is_never_seen(
     assert consumer.stats()["truncations"] == 0
 
 
+def test_a_log_that_is_cut_below_what_a_deserializer_has_is_told(client: KafkaClient, cluster: MockCluster, run: Runner) -> None:
+    """Its records are handed out all the same, so what comes in their place must not be passed in silence."""
+    entered, may_go_on = client.handler.Event(), client.handler.Event()
+
+    def slow(value: bytes) -> bytes:
+        if value == b"60":
+            entered.set()
+            assert may_go_on.wait(LIMIT_S)
+        return value
+
+    fill(client, numbers(100), batches=10)
+    consumer = client.get_consumer(auto_offset_reset="none", value_deserializer=slow, **QUICK)
+    consumer.assign({T0: 0})
+    run.until(lambda: consumer.stats()["buffered"] == 100)
+    worker = run.aside(lambda: consumer.consume_batch(100, LIMIT_S * 1000))
+    run.until(entered.is_set)
+    cluster.truncate("t", 0, 50)
+    run.until(lambda: consumer.stats()["truncations"] == 1)
+    fill(client, [b"new"] * 60)
+    may_go_on.set()
+    assert [message.value for message in worker.result()] == numbers(100)
+    error = error_of(consumer.consume_batch, 1, LIMIT_S * 1000)
+    assert isinstance(error, LogTruncationError)
+    assert (error.offset, error.lost) == (100, range(50, 100))
+    consumer.stop()
+
+
 def test_a_leader_that_moves_cleanly_costs_one_question_and_nothing_else(
     connect: Any, make_cluster: Any, native: Native, run: Runner
 ) -> None:

@@ -11,6 +11,7 @@ from gkafka.common import TopicPartition
 from gkafka.exceptions import AssignmentError, ConfigurationError, ConsumerStoppedException, SerializationError
 from gkafka.groupoffsets import GroupOffsets
 from gkafka.nativeconsumer import NativeConsumer
+from gkafka.taking import RecordTaker
 from gkafka.testing import MockCluster
 from tests.public.aids import LIMIT_S, Clock, Held, Runner, error_of, fill, read
 from tests.public.groupaids import QUICK, places, read_all
@@ -73,10 +74,10 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
     """Another worker's calls may come as soon as the position has moved, before the deserializers have begun."""
     fill(client, numbers(20))
     seen: list[dict[TopicPartition, int]] = []
-    take = NativeConsumer._consume
+    take = RecordTaker.consume
 
-    def taken_while_another_calls(engine: NativeConsumer, *args: Any, **named: Any) -> Any:
-        messages = take(engine, *args, **named)
+    def taken_while_another_calls(taker: RecordTaker, *args: Any, **named: Any) -> Any:
+        messages = take(taker, *args, **named)
         if messages:
             consumer._progress.called(float("inf"))
             seen.append(consumer._progress.finished.copy())  # the commit below changes it
@@ -87,7 +88,7 @@ def test_what_is_taken_and_not_handed_out_yet_is_nobodys_to_finish(
         raise ValueError("no number of mine")
 
     with client.get_consumer("t", "g", **MEMBER, value_deserializer=deserialize, auto_commit=False) as consumer:
-        monkeypatch.setattr(NativeConsumer, "_consume", taken_while_another_calls)
+        monkeypatch.setattr(RecordTaker, "consume", taken_while_another_calls)
         assert isinstance(error_of(lambda: [consumer.consume_batch(timeout_ms=500) for _ in range(20)]), SerializationError)
         assert seen == [{T0: 0}]
         assert consumer.position(T0) == 0
@@ -98,7 +99,7 @@ def test_what_workers_have_met_is_told_one_after_the_other(client: KafkaClient, 
     fill(client, numbers(20))
     with client.get_consumer("t", auto_offset_reset="earliest") as consumer:
         for trouble in (IndexError("the first"), LookupError("the second")):
-            consumer._engine.tell(trouble)
+            consumer._engine.taker.tell(trouble)
         with pytest.raises(IndexError, match="the first"):
             consumer.consume_batch()
         with pytest.raises(LookupError, match="the second"):
@@ -118,7 +119,7 @@ def test_who_waits_for_messages_keeps_none_from_being_committed(client: KafkaCli
             handed_out.append("stopped")
 
     workers = [run.aside(work) for _ in range(2)]
-    run.until(lambda: len(consumer._engine.at_work) == 2)  # type: ignore[union-attr]
+    run.until(lambda: len(consumer._engine.at_work.calls) == 2)  # type: ignore[union-attr]
     fill(client, numbers(1))
     run.until(lambda: len(handed_out) == 1)
     consumer.commit_offsets()
