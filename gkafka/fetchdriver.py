@@ -58,10 +58,10 @@ class Fetching:
 
     owner: held weakly, as a worker must not keep a consumer that was dropped. role: of its
     connections, a new one for each start. worker: None until the first start. again: something has
-    come since the worker polled the machine last.
+    come since the worker polled the machine last. done_at: when its last turn ended.
     """
 
-    __slots__ = ("__weakref__", "again", "fetcher", "index", "looked_at", "owner", "role", "worker")
+    __slots__ = ("__weakref__", "again", "done_at", "fetcher", "index", "owner", "role", "worker")
 
     def __init__(self, index: int, owner: weakref.ref[FetchDriver], fetcher: Fetcher) -> None:
         self.index = index
@@ -69,7 +69,7 @@ class Fetching:
         self.fetcher = fetcher
         self.role: object = None
         self.worker: EngineWorker | None = None
-        self.looked_at = 0.0
+        self.done_at = 0.0
         self.again = False
 
     def begin(self, handler: Handler, cluster: Cluster) -> None:
@@ -396,7 +396,7 @@ class FetchDriver:
         """On a worker: do all that is to be done now. Return when to look again."""
         handler, watched = self._handler, worker.watched
         woke, due = handler.monotonic(), NEVER
-        if share.fetcher.leaders > MANY_LEADERS and woke - share.looked_at < MERGED_S:
+        if share.fetcher.leaders > MANY_LEADERS and woke - share.done_at < MERGED_S:
             handler.sleep(MERGED_S)
         if watched is not None:
             watched.read()
@@ -407,12 +407,13 @@ class FetchDriver:
             worker.raise_bug()
         if self.step.torn is not None:
             self.restart()
-        share.looked_at, share.again = handler.monotonic(), False
-        due = min(due, self._drive(share, share.looked_at))
+        share.again = False
+        due = min(due, self._drive(share, handler.monotonic()))
         self.watch()
+        share.done_at = now = handler.monotonic()
         if share.again:  # a request failed at once
-            return share.looked_at
-        return min(due, handler.looks_at(share.looked_at, self._looks_every_s))
+            return now
+        return min(due, handler.looks_at(now, self._looks_every_s))
 
     def _drive(self, share: Fetching, now: float) -> float:
         """Send what the machine wants. Return when to poll it again."""
