@@ -155,7 +155,7 @@ def test_leaders_that_change_cleanly_lose_nothing_and_are_asked(
     whole_cluster.restart(gone)
     fill(client, topic, 100, 3, first=200)
     assert read(consumer, 300) == {p: expected(100, 200) for p in range(3)}
-    moved = consumer._queue(TopicPartition(topic, 0)).position
+    moved = consumer._driver.queues[TopicPartition(topic, 0)].position
     assert moved.leader_epoch >= 1, "the leader has changed, and was found to have everything"
     assert consumer.stats()["truncations"] == 0
 
@@ -168,7 +168,7 @@ def test_a_follower_nearby_is_fetched_from_and_left_when_it_dies(
     follower = next(node.id for node in whole_cluster.nodes if node.id != leader)
     consumer = native(client, topic, policy=None, client_rack=f"rack-{follower}")
     first = 0
-    position = consumer._queue(TopicPartition(topic, 0)).position
+    position = consumer._driver.queues[TopicPartition(topic, 0)].position
     deadline = now() + LIMIT_S
     while position.replica != follower:  # a follower that is behind the position is not named
         assert now() < deadline, "the leader has named nobody"
