@@ -25,6 +25,7 @@ from gkafka.core.positions import State
 from gkafka.engineworker import EngineWorker
 from gkafka.exceptions import ConsumerStoppedException, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
+from gkafka.inflight import LOST_S
 from gkafka.logs import get_logger
 from gkafka.records._damage import Place, corrupt, explain_crc
 
@@ -262,7 +263,10 @@ class FetchDriver:
             self.run.left = 0  # who takes one by one comes by a lock from now on
             cause, under_way = self.step.torn, self._forget_fetched()
             self.restarts += 1
-        log.info("the consumer begins anew, its fetches end: %s interrupted a step", type(cause).__name__)
+        if isinstance(cause, KafkaTimeoutError):
+            log.warning("the consumer begins anew, its fetches end: %s", cause)
+        else:
+            log.info("the consumer begins anew, its fetches end: %s interrupted a step", type(cause).__name__)
         self.hang_up(under_way)
         self.filled.set()  # who was interrupted may have been about to say so
 
@@ -405,6 +409,8 @@ class FetchDriver:
         if worker.torn is not None:
             self.step.torn, worker.torn = worker.torn, None
             worker.raise_bug()
+        if self.step.torn is None and woke >= self._lost_at(share):
+            self.step.torn = KafkaTimeoutError("an answer was lost")
         if self.step.torn is not None:
             self.restart()
         share.again = False
@@ -413,7 +419,14 @@ class FetchDriver:
         share.done_at = now = handler.monotonic()
         if share.again:  # a request failed at once
             return now
-        return min(due, handler.looks_at(now, self._looks_every_s))
+        return min(due, self._lost_at(share), handler.looks_at(now, self._looks_every_s))
+
+    def _lost_at(self, share: Fetching) -> float:
+        """Return when the answer of a fetch counts as lost: signals in a row may keep a connection from a word about its end."""
+        timeout_s = self.config.request_timeout_ms / 1000 + LOST_S
+        return min(
+            (asked.since + asked.request.max_wait_ms / 1000 + timeout_s for asked in list(share.fetcher.busy.values())), default=NEVER
+        )
 
     def _drive(self, share: Fetching, now: float) -> float:
         """Send what the machine wants. Return when to poll it again."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gkafka.net.completions import OnDone
     from gkafka.records import Batch
 
-__all__ = ["InFlightRequests"]
+__all__ = ["LOST_S", "InFlightRequests"]
 
 LOST_S = 2.0
 """Count an answer as lost if on_done was not called for so long after the request's time: whoever

@@ -30,6 +30,7 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.groupoffsets import absent
+from gkafka.inflight import LOST_S
 from gkafka.logs import get_logger
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = ["GroupMetadata", "TransactionCalls", "Transactions", "check_transacti
 
 log = get_logger(__name__)
 
+NEVER = float("inf")
 TICK_S = 1.0
 """Longest wait of a caller between two looks at its process and its producer."""
 P = TypeVar("P", bound="TransactionCalls")
@@ -87,6 +89,7 @@ class Transactions:
         )
         driver.sender.set_gate(self.machine.may_send)
         self._seen = self.machine.moves
+        self._lost_at = NEVER
         self._news = self._handler.Event()
         self._closed = False
         self.end_was_asked = False
@@ -99,6 +102,11 @@ class Transactions:
     def drive(self, now: float) -> float:
         """Send what the machine wants. Returns when to drive again at the latest."""
         driver = self._driver()
+        if now >= self._lost_at:
+            self._lost_at = NEVER
+            if self.machine.flying is not None:
+                log.warning("transactional id %r: an answer was lost, it is asked for again", self.machine.transactional_id)
+                self.ask_again()
         with self._lock:
             # A batch whose time is over is settled, but a leader may yet act on its request: the end waits for the answer, too.
             # And what failed is told before it, else it would count as a later transaction's. So are
@@ -109,11 +117,12 @@ class Transactions:
         if changed:
             self._tell()
         if ask is not None:
+            self._lost_at = now + self._config.request_timeout_ms / 1000 + LOST_S
             self._send(ask)
-        return deadline
+        return min(deadline, self._lost_at)
 
     def ask_again(self) -> None:
-        """A worker was interrupted: what is under way is asked once more, and its answer comes too late."""
+        """A worker was interrupted, or lost an answer: what is under way is asked once more, and its answer comes too late."""
         ask = self.machine.flying
         if ask is not None:
             self._on_answer(ask, None, None, SocketDisconnectedError(f"a caller was interrupted while it sent {ask.request.API.name}"))
@@ -146,6 +155,8 @@ class Transactions:
             error = broker.doubt_again(CONTROL, "transactions", error) or error
         versions = broker.versions if broker is not None else None
         with self._lock:
+            if ask is self.machine.flying:
+                self._lost_at = NEVER
             self.machine.on_answer(ask, response, error, self._handler.monotonic(), versions)
             if self.machine.producer is not None:
                 driver.sender.adopt(self.machine.producer)

@@ -39,6 +39,9 @@ from gkafka.wire.apis import Versions
 
 __all__ = ["Channel", "CutShort", "OnDone"]
 
+TRIES = 8
+"""How often the steps of an end are begun: signals may come in a row."""
+
 log = get_logger(__name__)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -368,15 +371,21 @@ class Channel:
 
     # -- the end
     def _shut(self, error: KafkaException | None) -> None:
-        """Close once: nothing is accepted from here on, and everything pending fails."""
+        """Close once: nothing is accepted from here on, and everything pending fails.
+
+        What a signal handler raises between any two steps, or a kill inside a callback, goes on when
+        the rest is done.
+        """
         end = End(error, self._handler.monotonic())
-        try:
-            self._end_as(end)
-        except BaseException:
-            # A signal handler's, between any two steps, or a kill inside a callback: the rest is
-            # done before it goes on.
-            self._end_as(end)
-            raise
+        hit: BaseException | None = None
+        for _ in range(TRIES):
+            try:
+                self._end_as(end)
+                break
+            except BaseException as exc:
+                hit = hit or exc
+        if hit is not None:
+            raise hit
 
     def _end_as(self, end: End) -> None:
         """Do what is not done yet, unless another one ends the connection."""

@@ -100,15 +100,14 @@ class Reader:
         self._read(self._open)
 
     def _worker_ended(self, error: BaseException) -> None:
-        """Close the channel if the worker ended before its first step; else log the error.
+        """Close the channel if the worker could not: nobody else would connect or give up.
 
-        Nobody else would connect or give up.
+        It ended before its first step, or a second signal came as it closed the channel.
         """
-        if self._unclaimed:
-            self._shut(self._stopped_by(error))
-            self.ended.set()
-        elif not self._handler.interrupted(error):
+        if not self._unclaimed and not self._handler.interrupted(error):
             log.error("%s: the reader ended by %s", self.link.peer, type(error).__name__, exc_info=error)
+        if self.link.end is None and not self.link.taken:
+            self._end(self._stopped_by(error))
 
     def _read(self, begin: Callable[[], None] = lambda: None) -> None:
         """Read as long as the connection is open, and nobody takes it."""

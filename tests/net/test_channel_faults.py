@@ -374,3 +374,46 @@ def test_b61_b62_a_claim_of_2_gib_takes_little_memory(kind: str, limit: int, sen
     name, text, grown = json.loads(done.stdout)
     assert name == error, text
     assert grown <= grown_kib, f"{grown} KiB"
+
+
+# -- signals in a row
+def test_everybody_is_told_though_signals_come_in_a_row_as_it_is_closed(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    with peer(Conversation.stay_silent) as server:
+        made = channel(handler, server.port)
+        answers = [made.request(MetadataRequest(topics=[]), timeout_s=120.0) for _ in range(3)]
+        whole, hits = made._end_as, list(range(3))
+
+        def interrupted(end: Any) -> None:
+            if hits:
+                whole(end) if hits.pop() == 1 else None  # before anything, and when all is done
+                raise KeyboardInterrupt
+            whole(end)
+
+        monkeypatch.setattr(made, "_end_as", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.close()
+        assert not hits
+        for answer in answers:
+            assert isinstance(answer.exception(60), SocketDisconnectedError)
+        assert made.join(60)
+
+
+def test_a_reader_that_is_interrupted_as_it_closes_the_connection_closes_it(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    if handler.cooperative:
+        monkeypatch.setattr("gkafka.handlers.hubs.goes_to_main", lambda *_: True)  # what a signal raises; here it stays
+        monkeypatch.setattr("gkafka.handlers.greenlets.goes_to_main", lambda *_: True)
+    with peer(Conversation.stay_silent) as server:
+        made = channel(handler, server.port, connect_timeout_ms=300)
+        shut, hits = made._shut, [0]
+
+        def interrupted(error: KafkaException | None) -> None:
+            if hits:
+                hits.pop()
+                raise KeyboardInterrupt
+            shut(error)
+
+        monkeypatch.setattr(made._reader, "_shut", interrupted)
+        answer = made.request(MetadataRequest(topics=[]), timeout_s=120.0)
+        assert isinstance(answer.exception(60), KafkaException)
+        assert not hits
+        assert made.closed
