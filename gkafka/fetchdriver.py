@@ -10,7 +10,7 @@ not handed out is fetched once more.
 from __future__ import annotations
 
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -260,9 +260,11 @@ class FetchDriver:
         """On a worker: fetch again what was not handed out. Connections of what is under way end."""
         with self.taking, self.lock:
             self.run.left = 0  # who takes one by one comes by a lock from now on
+            states = Counter(queue.state for queue in self.queues.values())
             cause, under_way = self.step.torn, self._forget_fetched()
             self.restarts += 1
-        log.info("the consumer begins anew, its fetches end: %s interrupted a step", type(cause).__name__)
+        text = "the consumer begins anew, its fetches end: %s interrupted a step; its partitions: %s"
+        log.info(text, type(cause).__name__, dict(states))
         self.hang_up(under_way)
         self.filled.set()  # who was interrupted may have been about to say so
 
