@@ -219,7 +219,7 @@ class Timeouts(Shooting):
     handler = "gevent"
     LEAST: ClassVar = {
         Bursts: {"long": {"timeouts": 12_500, "kills": 6_500}, "short": {"timeouts": 200, "kills": 80}},
-        Transactions: {"long": {"timeouts": 1_000, "kills": 1_000}, "short": {"timeouts": 40, "kills": 40}},
+        Transactions: {"long": {"timeouts": 1_000, "kills": 1_000}, "short": {"timeouts": 20, "kills": 20}},
         Reads: {"long": {"timeouts": 1_000, "kills": 500}, "short": {"timeouts": 40, "kills": 20}},
     }
 
@@ -297,7 +297,7 @@ class Signals(_Fired):
     handler = "threading"
     LEAST: ClassVar = {
         Bursts: {"long": {"signals": 5_000}, "short": {"signals": 120}},
-        Transactions: {"long": {"signals": 1_000}, "short": {"signals": 60}},
+        Transactions: {"long": {"signals": 1_000}, "short": {"signals": 30}},
         Reads: {"long": {"signals": 1_000}, "short": {"signals": 40}},
     }
     beside: ClassVar[int] = WORKERS - 1
@@ -325,7 +325,7 @@ class GreenletSignals(_Fired):
     callers: ClassVar[int] = WORKERS
     LEAST: ClassVar = {
         Bursts: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 60, "signals at workers": 5}},
-        Transactions: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 60, "signals at workers": 5}},
+        Transactions: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 30, "signals at workers": 3}},
         Reads: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 40, "signals at workers": 3}},
     }
 
@@ -356,7 +356,7 @@ class WorkerShots(Shooting):
     hits_workers = True
     LEAST: ClassVar = {
         Bursts: {"long": {"shots at workers": 200}, "short": {"shots at workers": 60}},
-        Transactions: {"long": {"shots at workers": 200}, "short": {"shots at workers": 60}},
+        Transactions: {"long": {"shots at workers": 200}, "short": {"shots at workers": 25}},
         Reads: {"long": {"shots at workers": 200}, "short": {"shots at workers": 20}},
     }
 
