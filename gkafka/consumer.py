@@ -200,13 +200,14 @@ class Consumer(OfOneProcess):
             raise
 
     def _hand_out_by(self, make: Callable[[Message], Any] | None, *, tells: bool) -> None:
-        """next_ready(): the next message if it lies at hand and nothing else is to be done first, and few_ready(most): so many of them; without a
-        call of ours for each. tells: of errors of deserializers, too."""
-        run, self._deserializers.make = self._engine.run, make
+        """next_ready(): the next message if it lies at hand and nothing else is to be done first, and few_ready(most): so many of them.
+        tells: of errors of deserializers, too."""
+        run, taker, self._deserializers.make = self._engine.run, self._engine.taker, make
         room = self._config.consume_max_bytes
-        self.next_ready: Callable[[], Any | None] = run.next if make is None else partial(run.made, make, tells)
+        one = run.next if make is None else partial(run.made, make, tells)
         several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
-        self.few_ready: Callable[[int], list[Any]] = self._engine.taker.few_by(several)
+        self.next_ready: Callable[[], Any | None] = taker.one_by(one, several)
+        self.few_ready: Callable[[int], list[Any]] = taker.few_by(several)
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -245,7 +246,7 @@ class Consumer(OfOneProcess):
             raise ConfigurationError("consume_arrow() hands out bytes: make the consumer without key_deserializer and value_deserializer")
         schema = arrow_schema(names)  # without pyarrow nothing is taken
         pieces = self._consume(max_messages, timeout_ms, lambda wanted, limit_ms: self._engine.consume_arrow(names, wanted, limit_ms))
-        return joined(pieces, schema)
+        return pieces[0] if pieces else joined([], schema)
 
     def _messages(self, wanted: int | None, limit_ms: float) -> list[Any]:
         # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.

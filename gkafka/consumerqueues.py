@@ -127,6 +127,13 @@ class Queue:
         return self.reader is None and not self.spans
 
     @property
+    def state(self) -> str:
+        """Return what its partition is doing, for a line of the log."""
+        if not self.is_empty:
+            return "buffered"
+        return "in_flight" if self.position.in_flight else self.position.state.value
+
+    @property
     def is_open(self) -> bool:
         """Is there something that may be handed out?"""
         return not self.position.paused and (self.reader is not None or bool(self.spans))

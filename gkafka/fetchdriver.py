@@ -9,8 +9,9 @@ not handed out is fetched once more.
 
 from __future__ import annotations
 
+import logging
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -261,12 +262,13 @@ class FetchDriver:
         """On a worker: fetch again what was not handed out. Connections of what is under way end."""
         with self.taking, self.lock:
             self.run.left = 0  # who takes one by one comes by a lock from now on
+            states = Counter(queue.state for queue in self.queues.values())
             cause, under_way = self.step.torn, self._forget_fetched()
             self.restarts += 1
-        if isinstance(cause, KafkaTimeoutError):
-            log.warning("the consumer begins anew, its fetches end: %s", cause)
-        else:
-            log.info("the consumer begins anew, its fetches end: %s interrupted a step", type(cause).__name__)
+        was_lost = isinstance(cause, KafkaTimeoutError)
+        why = str(cause) if was_lost else f"{type(cause).__name__} interrupted a step"
+        text = "the consumer begins anew, its fetches end: %s; its partitions: %s"
+        log.log(logging.WARNING if was_lost else logging.INFO, text, why, dict(states))
         self.hang_up(under_way)
         self.filled.set()  # who was interrupted may have been about to say so
 

@@ -477,7 +477,7 @@ class Member:
             self._worker.hold(self._calling)  # it leaves the group behind this: whoever ends the client in here shall not wait for that
             self._on_change(tell, self._group.generation, self._group.member_id)
         except BaseException as exc:
-            if self._handler.interrupted(exc):
+            if self._handler.from_outside(exc):
                 raise  # the worker that takes over calls it again
             self._on_problem(exc)
         finally:

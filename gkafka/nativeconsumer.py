@@ -12,7 +12,8 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from gkafka.assignment import Assignment, Parked
-from gkafka.atwork import AtWork, Stood
+from gkafka.atwork import AtWork, Call, Stood
+from gkafka.columnreader import joined
 from gkafka.common import TopicPartition
 from gkafka.config import ConsumerConfig
 from gkafka.consumerqueues import Context, Queue
@@ -27,6 +28,7 @@ from gkafka.explaining import Explanation, explain
 from gkafka.fetchdriver import FetchDriver
 from gkafka.groupoffsets import GroupOffsets, no_place
 from gkafka.oneprocess import OfOneProcess
+from gkafka.records.columns import arrow_schema
 from gkafka.taking import RecordTaker
 
 if TYPE_CHECKING:
@@ -366,12 +368,17 @@ class NativeConsumer(OfOneProcess):
     def consume_arrow(
         self, columns: tuple[str, ...], max_messages: int | None = None, timeout_ms: float | None = None
     ) -> list[pa.RecordBatch]:
-        """The same as columns, without an object per record: RecordBatches of `records.arrow_schema(columns)`, [] if nothing came.
+        """The same as columns, without an object per record: one RecordBatch of `records.arrow_schema(columns)`, [] if nothing came.
 
-        Several only where each is small. Rows of one partition are in order.
+        Rows of one partition are in order.
         """
-        taker = self.taker
-        return taker.consume(lambda call, wanted, until: taker.take_columns(call, wanted, until, columns), max_messages, timeout_ms)
+        taker, schema = self.taker, arrow_schema(columns)
+
+        def take(call: Call, wanted: int, until: float) -> list[pa.RecordBatch]:
+            pieces = taker.take_columns(call, wanted, until, columns)
+            return [joined(pieces, schema)] if pieces else pieces  # in here: who is interrupted behind it has taken nothing
+
+        return taker.consume(take, max_messages, timeout_ms)
 
     @property
     def hand_outs(self) -> int:

@@ -313,7 +313,7 @@ class Share:
             if leaving:
                 self._call(self._config.on_revoked if kept else self._config.on_lost, leaving)
         except BaseException as exc:
-            if not self._handler.interrupted(exc):
+            if not self._handler.from_outside(exc):
                 self._forget(leaving)
             raise
         self._forget(leaving)

@@ -179,6 +179,7 @@ class SimpleConsumer(OfOneProcess):
         self._deserializers = Deserializers(cluster, None if deserializer is None else by_both(deserializer))
         self._wanted = self._check_partitions(partitions)
         self._engine: NativeConsumer | None = None
+        self._one: Callable[[], Any | None] = lambda: None  # takes a message that lies at hand
         self._stood_at: dict[int, int] = {}  # partition -> next offset, where the last run ended
         self._error: KafkaException | None = None
         self._running = False
@@ -291,6 +292,7 @@ class SimpleConsumer(OfOneProcess):
             starts, epochs = self._starts(engine, partitions)
             engine.assign(starts, {self._tp(p): partitions[p] for p in partitions}, epochs=epochs)
             engine.note_committed({tp: starts[tp] for tp in epochs})
+            self._one = self._one_of(engine)
             self._engine, self._running = engine, True
             engine.start_offsets_known(self._deadline())
             if self._reset_on_start and self._group:
@@ -399,12 +401,18 @@ class SimpleConsumer(OfOneProcess):
 
     def next_ready(self) -> Any | None:
         """The next message if it lies at hand and nothing else is to be done first."""
-        engine, make = self._engine, self._deserializers.make
+        engine = self._engine
         if engine is None or not self._running or self._error is not None:
             return None
         if engine.taker.may_deliver is not None and not engine.taker.may_deliver():
             return None
-        return engine.run.next() if make is None else engine.run.made(make, True)
+        return self._one()
+
+    def _one_of(self, engine: NativeConsumer) -> Callable[[], Any | None]:
+        run, make, room = engine.run, self._deserializers.make, engine.config.consume_max_bytes
+        if make is None:
+            return engine.taker.one_by(run.next, partial(run.several, room))
+        return engine.taker.one_by(partial(run.made, make, True), partial(run.several_made, make, True, room))
 
     def few_ready(self, most: int) -> list[Any]:
         """So many of them, [] where there are fewer."""

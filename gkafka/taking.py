@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import repeat, starmap
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gkafka.atwork import Call
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, SerializationError
 from gkafka.queuereader import CHUNK, QueueReader
+from gkafka.records import STEPS_ARE_WHOLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,21 +193,25 @@ class RecordTaker:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
                 )
+            self._finish(call)
             if not call.ended:
                 return made
             return [item for message, item in zip(messages, made, strict=True) if (message.topic, message.partition_id) not in call.ended]
-        except SerializationError as exc:
-            if (exc.topic, exc.partition) in call.ended:
-                return []  # whoever has the partition now meets it
-            raise
-        except BaseException as exc:
-            if call.stood:
-                self._take_back(call.stood.values(), exc)
-            raise
-        finally:
-            self._at_work.end(call)
-            if call.stood:
-                self._filled.set()  # others may wait for what it was at work on
+        except BaseException as exc:  # no `finally` around the return: a signal handler may raise in it
+            try:
+                if isinstance(exc, SerializationError):
+                    if (exc.topic, exc.partition) in call.ended:
+                        return []  # whoever has the partition now meets it
+                elif call.stood:
+                    self._take_back(call.stood.values(), exc)
+                raise
+            finally:
+                self._finish(call)
+
+    def _finish(self, call: Call) -> None:
+        self._at_work.end(call)
+        if call.stood:
+            self._filled.set()  # others may wait for what it was at work on
 
     def few_by(self, several: Callable[[int], list[T]]) -> Callable[[int], list[T]]:
         """Return a function that gives what several(most), a method of `run`, takes.
@@ -229,6 +235,30 @@ class RecordTaker:
                 raise
 
         return few
+
+    def one_by(self, next_one: Callable[[], T | None], several: Callable[[int], list[Any]]) -> Callable[[], T | None]:
+        """Return a function that gives what next_one(), a method of `run`, takes. several: see few_by().
+
+        It must be a function of Python's own, as that of few_by(). Python looks for signals behind
+        each call of another one, but not between the steps of a loop: no signal handler raises
+        where a record is taken and its caller does not have it.
+        """
+        if not STEPS_ARE_WHOLE:
+            few = self.few_by(several)
+
+            def first() -> T | None:
+                things = few(1)
+                return things[0] if things else None
+
+            return first
+        ones = starmap(next_one, repeat(()))
+
+        def one() -> T | None:
+            for thing in ones:
+                return thing
+            raise AssertionError("starmap() has ended")
+
+        return one
 
     def _note_given(self, call: Call) -> None:
         self.run.handed_out += 1

@@ -313,6 +313,14 @@ class Handler(OfOneProcess, abc.ABC):
         """Is there such an interruption?"""
         return self.interruption(error) is not None
 
+    def from_outside(self, error: BaseException) -> bool:
+        """Return whether this ended a worker of gkafka's from outside.
+
+        With greenlets a signal handler raised it. On OS threads it is no Exception: gkafka raises
+        nothing else there, but whoever has the id of a thread may (`PyThreadState_SetAsyncExc`).
+        """
+        return self.interrupted(error) if self.cooperative else not isinstance(error, Exception)
+
     def hands_on(self, error: BaseException) -> bool:
         """What ended a function of the application's that the caller, a worker, had called: was it meant for the program, as what a signal handler raises or
         sys.exit() is, and is now handed on to who can end that? Then the function is done with, however far it came. False also where a signal came

@@ -1,7 +1,8 @@
-"""A worker that outlives what signal handlers raise in it.
+"""A worker that outlives what is raised in it from outside.
 
-With greenlets a signal handler's exception is raised in whatever is on CPU, and goes on to the program. A worker that others count on must not be
-missed for that.
+With greenlets a signal handler's exception is raised in whatever is on CPU, and goes on to the
+program. In an OS thread others may raise something, too (see `Handler.from_outside`). A worker that
+others count on must not be missed for that.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LastingWorker:
         self._worker = self._handler.spawn(run, _name=self.name, _on_failure=lambda error: self._ended(error, successor))
 
     def _ended(self, error: BaseException, successor: list[None]) -> None:
-        if self._handler.cooperative and self._handler.interrupted(error):
+        if self._handler.from_outside(error):
             log.info("worker %r was interrupted by %s: another one goes on", self.name, type(error).__name__)
             try:
                 self._spawn(successor)

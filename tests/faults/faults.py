@@ -12,11 +12,12 @@ from tests.faults.cutfaults import CUT_FAULTS
 from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import GroupFault, GroupLine, play_groups
+from tests.faults.groupshots import SHOT_GROUPS
 from tests.faults.ledger import Entry
 from tests.faults.namefaults import NAME_FAULTS
 from tests.faults.proxy import PRODUCE, Cut, Lose
 from tests.faults.runs import Fault, Form, Line, Run, play
-from tests.faults.shots import play_rate, play_shots, play_transaction_shots
+from tests.faults.shots import play_rate, play_reading_shots, play_shots, play_transaction_shots
 from tests.faults.stage import Stage
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
 from tests.kit import clock
@@ -197,7 +198,7 @@ def _of_groups(fault: GroupFault) -> Game:
     return Game(fault.title, functools.wraps(fault.play)(played), fault.short)
 
 
-OF_GROUPS = {**GROUP_FAULTS, **GAP_FAULTS, **CUT_FAULTS, **NAME_FAULTS, **ZOOKEEPER_FAULTS}
+OF_GROUPS = {**GROUP_FAULTS, **SHOT_GROUPS, **GAP_FAULTS, **CUT_FAULTS, **NAME_FAULTS, **ZOOKEEPER_FAULTS}
 GAMES = {
     **{id: _under_load(fault) for id, fault in FAULTS.items()},
     "F23": Game("close() in every state", play_closing),
@@ -205,5 +206,6 @@ GAMES = {
     "F24-tx": Game("transactions cut off anywhere", play_transaction_shots),
     "F24-rate": Game("a hundred interruptions a second", play_rate, short=False),
     "F25": Game("transactions", play_copies),
+    "F30": Game("consumers cut off anywhere", play_reading_shots),
     **{id: _of_groups(fault) for id, fault in OF_GROUPS.items()},
 }

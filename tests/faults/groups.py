@@ -47,7 +47,7 @@ class GroupFault:
     they may be; quiet: the handlers, or handler/kind, with which no rebalance may happen; tolerates: defects that the fault
     cannot but bring about, and how much of each; control: whether confluent-kafka takes part; errors: the application may meet some. static:
     members are; stage: makes one of its own, from a seed; nodes: that have all of the topic, led by the first; beside: partitions of a second topic, which the fault leaves alone and native consumers
-    read, too; prepare: writes what there is to read, in place of the load; least: records that have to be read. client_options, options: of our
+    read, too; shots: client -> what cuts its members off, in order; prepare: writes what there is to read, in place of the load; least: records that have to be read. client_options, options: of our
     clients and consumers; control_options: of the control.
     """
 
@@ -69,6 +69,7 @@ class GroupFault:
     stage: Callable[[int], Stage] | None = None
     nodes: tuple[int, ...] = ()
     beside: int = 0
+    shots: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     prepare: Callable[[GroupRun], None] | None = None
     least: int | None = None
     control: bool = True
@@ -169,6 +170,7 @@ class GroupRun:
             names=self.stage.names_file,
             log=str(self.stage.logs / f"{fault.id}-{name}.log") if self.stage.logs and party.client != CONTROL else "",
             callback=options.pop("callback", ""),
+            shots=fault.shots[party.client][len(party.members)] if fault.shots else "",
             instance=options.pop("instance", name if fault.static else ""),
             client_options=dict(fault.client_options) if party.client != CONTROL else {},
             options={**(fault.control_options if party.client == CONTROL else fault.options), **options},

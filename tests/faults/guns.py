@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import random
 import signal
 import sys
@@ -16,17 +17,46 @@ from typing import Any
 
 from tests.kit import clock
 
-__all__ = ["Cut", "Hit", "SignalGun", "WorkerGun", "spared", "was_cut"]
+__all__ = ["CONSUMER", "MEMBER", "PRODUCER", "Aim", "Cut", "Hit", "SignalGun", "WorkerGun", "spared", "was_cut"]
 
 AGAIN_S = 0.00005
 SPARED = tuple(
     str(PurePath(*path))
-    for path in (("weakref.py",), ("_weakrefset.py",), ("logging", "__init__.py"), ("faults", "inside.py"), ("faults", "ledger.py"))
+    for path in (
+        ("weakref.py",),
+        ("_weakrefset.py",),
+        ("logging", "__init__.py"),
+        ("faults", "inside.py"),
+        ("faults", "ledger.py"),
+        ("faults", "consumed.py"),
+    )
 )
-NAMES = "gkafka-producer", "gkafka-produce-", "gkafka-control-"
-"""How the names of a producer's worker, and of those that read its connections, begin."""
+NOTES = str(PurePath("faults", "member.py"))
+"""What a member notes of what it is told: an exception in its own lines is no shot at gkafka."""
 OTHERS = "-writer"
-"""How the names of the others at its connections end."""
+"""How the names of threads end that write to a connection, where another one reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Aim:
+    """The threads of an engine that are shot at.
+
+    workers: how the names of those begin that begin anew. at_work: the functions of which one runs
+    in them while they work. readers: how the names of those begin that read its connections.
+    """
+
+    workers: tuple[str, ...]
+    at_work: tuple[str, ...]
+    readers: tuple[str, ...]
+
+
+PRODUCER = Aim(("gkafka-producer",), ("_take_turns",), ("gkafka-produce-", "gkafka-control-"))
+CONSUMER = Aim(("gkafka-fetcher-",), ("_take_turns",), ("gkafka-control-",))
+MEMBER = Aim(
+    ("gkafka-fetcher-", "gkafka-group", "gkafka-rebalance", "gkafka-consumer", "gkafka-balance", "gkafka-autocommit"),
+    ("_take_turns", "_work", "_call", "_keep_house", "_keep", "_auto_commit"),
+    ("gkafka-control-", "gkafka-group-", "gkafka-offsets-"),
+)
 
 
 class Cut(KeyboardInterrupt):
@@ -51,6 +81,8 @@ def spared(frame: FrameType | None) -> bool:
     Python only prints what is raised within a finalizer or a weak reference's callback, `logging`
     may keep a lock, and a delivery callback of this package is no part of the client.
     """
+    if frame is not None and frame.f_code.co_filename.endswith(NOTES):
+        return True
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or code.co_filename.endswith(SPARED):
@@ -168,36 +200,37 @@ class SignalGun:
 
 
 class WorkerGun:
-    """Raises Hit in the threads of one client: mostly in its producer's worker, else in those that read connections.
+    """Raises Hit in the threads of clients: mostly in workers, else in those that read connections.
 
     shots, at_readers: how many, and how many of those at readers.
     """
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, chance: random.Random, aim: Aim) -> None:
+        self._chance, self._aim = chance, aim
         self._readers: list[threading.Thread] = []
         self.shots = self.at_readers = 0
 
     def shoot(self) -> bool:
-        """Return whether the producer's worker was hit, which begins anew."""
-        workers = [thread for thread in threading.enumerate() if thread.name.startswith(NAMES) and not thread.name.endswith(OTHERS)]
-        readers = [thread for thread in workers if thread.name != NAMES[0] and thread not in self._readers]
+        """Return whether a worker was hit, which begins anew."""
+        threads = [thread for thread in threading.enumerate() if not thread.name.endswith(OTHERS)]
+        readers = [thread for thread in threads if thread.name.startswith(self._aim.readers) and thread not in self._readers]
         if readers and self._chance.random() < 0.3:
-            self._hit(self._chance.choice(readers), "_read")
+            reader = self._chance.choice(readers)
+            if self._hit(reader, ("_read",)):
+                self.at_readers += 1
+                self._readers.append(reader)
             return False
-        return any(self._hit(thread, "_take_turns") for thread in workers if thread.name == NAMES[0])
+        workers = [thread for thread in threads if thread.name.startswith(self._aim.workers)]
+        return bool(workers) and self._hit(self._chance.choice(workers), self._aim.at_work)
 
-    def _hit(self, thread: threading.Thread, at_work: str) -> bool:
+    def _hit(self, thread: threading.Thread, at_work: tuple[str, ...]) -> bool:
         frame = sys._current_frames().get(thread.ident or 0)
         # CPython takes a thread that is being started for the one that starts it, and then nobody hears that it has not begun.
-        if spared(frame) or not _is_inside(frame, at_work) or _is_inside(frame, "start"):
+        if spared(frame) or not any(_is_inside(frame, name) for name in at_work) or _is_inside(frame, "start"):
             return False
         if not ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Hit)):
             return False
         self.shots += 1
-        if at_work == "_read":
-            self.at_readers += 1
-            self._readers.append(thread)
         return True
 
     def survivors(self, seconds: float) -> list[str]:

@@ -55,9 +55,10 @@ class Side:
 
 
 class _Beside:
-    """A function that runs beside the caller. outcome: what it raised."""
+    """A function that runs beside the caller. outcome: what it raised; is_over: whether it has ended."""
 
     def __init__(self, fn: Callable[[], Any]) -> None:
+        self.is_over = False
         self.outcome: BaseException | None = None
         self._fn = fn
         self._start()
@@ -70,6 +71,7 @@ class _Beside:
             self._fn()
         except BaseException as error:
             self.outcome = error
+        self.is_over = True
 
 
 class _Thread(_Beside):

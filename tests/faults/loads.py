@@ -1,4 +1,4 @@
-"""What callers do with a producer while they are cut off: bursts of records."""
+"""What callers do with a client while they are cut off; and bursts of records of a producer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from gkafka.exceptions import KafkaException
+from tests.faults.guns import PRODUCER, Aim
 from tests.faults.inside import Inside, judge_plain
 from tests.faults.ledger import Row, Verdict
 from tests.faults.stage import PARTITIONS
 from tests.kit import clock
 
-__all__ = ["BUFFER_BYTES", "TIMEOUT_S", "Bursts", "Call"]
+__all__ = ["BUFFER_BYTES", "TIMEOUT_S", "Bursts", "Call", "Workload"]
 
 TIMEOUT_S = 20.0
 CALL_S = 10.0
@@ -24,20 +25,22 @@ Call = Callable[..., Any]
 """call(function, *args, **kwargs): calls it, perhaps under fire, and returns what it returns."""
 
 
-class Bursts:
-    """Each piece of work is so many records that callers wait for room, too; then perhaps a wait for a delivery, or for all.
+class Workload:
+    """What callers do with a client while they are cut off.
 
-    limit_s: of each call. slow: how much longer shots wait than at this load. turn: held by a caller while it works.
+    limit_s: of each call. slow: how much longer shots wait than at bursts of records. steady: so
+    many callers at most work undisturbed beside one that is shot at. aim: the threads that are shot
+    at. turn: held by a caller while it works.
     """
 
     limit_s: ClassVar[float] = CALL_S
     slow: ClassVar[float] = 1.0
+    steady: ClassVar[int] = 0
+    aim: ClassVar[Aim]
 
     def __init__(self, inside: Inside, client: Any, chance: random.Random) -> None:
-        self.inside, self.chance = inside, chance
-        self.client = client
+        self.inside, self.client, self.chance = inside, client, chance
         self.turn: Any = contextlib.nullcontext()
-        self.producer: Any = self.make()
 
     @property
     def played(self) -> dict[str, int]:
@@ -48,6 +51,49 @@ class Bursts:
     def also(self) -> dict[str, int]:
         """What may have happened."""
         return {}
+
+    def done(self) -> int:
+        """Return how many records it has produced, or consumed."""
+        raise NotImplementedError
+
+    def once(self, lane: int, call: Call) -> None:
+        """Do one piece of work, as this caller."""
+        raise NotImplementedError
+
+    def beside(self, lane: int) -> None:
+        """Do one piece of work that nobody cuts off."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Do once more what there is to do. Nobody is cut off any more."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """End what it has started beside the client."""
+
+    def close_client(self, close: Callable[[], Any]) -> None:
+        """Call close(), which is bounded and ends all workers."""
+        began = clock.now()
+        with contextlib.suppress(KafkaException):
+            close()
+            self.client.close(5)
+        self.inside.expect(clock.figure(clock.now() - began) < 10.5 + self.inside.form.room_s, "close() took too long")
+        left = [worker for worker in self.client.handler.workers() if worker.is_alive()]
+        self.inside.expect(not left, f"workers that did not end: {left}")
+
+
+class Bursts(Workload):
+    """Each piece of work is so many records that callers wait for room, too; then perhaps a wait for a delivery, or for all."""
+
+    steady = 7
+    aim = PRODUCER
+
+    def __init__(self, inside: Inside, client: Any, chance: random.Random) -> None:
+        super().__init__(inside, client, chance)
+        self.producer: Any = self.make()
+
+    def done(self) -> int:
+        return sum(e.acknowledged for e in self.inside.ledger.entries)
 
     def make(self) -> Any:
         return self.client.get_producer(
@@ -71,8 +117,11 @@ class Bursts:
         elif what < 0.25:
             call(self.producer.flush, CALL_S)
 
+    def beside(self, lane: int) -> None:
+        self.inside.produce(self.producer, lane)
+
     def end(self) -> None:
-        """Nobody is cut off any more: the producer still does everything."""
+        """The producer still does everything."""
         with contextlib.suppress(KafkaException):
             self.producer.flush(TIMEOUT_S + 5)
         for partition in range(PARTITIONS):
@@ -89,13 +138,7 @@ class Bursts:
         free = stats["buffer_bytes_free"]
         inside.expect(free >= BUFFER_BYTES - 65536, f"only {free} of {BUFFER_BYTES} bytes came back")
         inside.count(producer)
-        began = clock.now()
-        with contextlib.suppress(KafkaException):
-            producer.close(10)
-            self.client.close(5)
-        inside.expect(clock.figure(clock.now() - began) < 10.5 + inside.form.room_s, "close() took too long")
-        left = [worker for worker in self.client.handler.workers() if worker.is_alive()]
-        inside.expect(not left, f"workers that did not end: {left}")
+        self.close_client(lambda: producer.close(10))
 
     def judge(self, verdict: Verdict, log: Sequence[Row], committed: Sequence[Row]) -> None:
         judge_plain(verdict, log, committed)

@@ -13,6 +13,7 @@ import dataclasses
 import json
 import logging
 import os
+import random
 import sys
 import threading
 import time
@@ -36,6 +37,7 @@ LONGEST_S = 1800.0
 class Membership:
     """What a member is to do. client: "threading", "gevent" or "confluent"; kind: one of KINDS; name: its own; names: the file of a Names; log: a file for gkafka's DEBUG log;
     commit_every: records, 0 never; callback: one of CALLBACKS; instance: of a static member; options: more keywords of the consumer.
+    shots: what cuts its calls or workers off, one of `shotmember.FIRES`.
     """
 
     client: str
@@ -53,6 +55,7 @@ class Membership:
     log: str = ""
     callback: str = ""
     instance: str = ""
+    shots: str = ""
     client_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -126,7 +129,15 @@ class _Ours:
         self._consumer: Any = None
 
     def take(self) -> Taken:
-        messages = self._consumer.consume_batch(200, TURN_MS)
+        kept: list[Any] = []
+        self.take_into(kept)
+        return self.shown(kept)
+
+    def take_into(self, kept: list[Any]) -> None:
+        """Add what one call hands out, in the same step."""
+        kept.extend(self._consumer.consume_batch(200, TURN_MS))
+
+    def shown(self, messages: Iterable[Any]) -> Taken:
         return [(m.topic, m.partition_id, m.offset, m.value) for m in messages]
 
     def commit(self) -> Mapping[Place, int]:
@@ -134,6 +145,17 @@ class _Ours:
         held = self._consumer.held_offsets
         self._consumer.commit_offsets()
         return {(topic, p): last + 1 for p, last in held.items() if last >= 0}
+
+    def commit_one(self, chance: random.Random) -> None:
+        """Commit where one partition stands."""
+
+    def leave(self) -> None:
+        """Leave the group."""
+        self._consumer.stop()
+
+    def come_back(self) -> None:
+        """Join again."""
+        self._consumer.start()
 
     def stop(self) -> None:
         self._consumer.stop()
@@ -164,7 +186,14 @@ class Native(_Ours):
 
     def __init__(self, given: Membership, told: _Told) -> None:
         super().__init__(given, told)
-        times = {"session_timeout_ms": given.session_s * 1000, "heartbeat_interval_ms": 500, "auto_commit_interval_ms": 60_000}
+        self.come_back()
+
+    def come_back(self) -> None:
+        given, told = self._given, self._told
+        options: dict[str, Any] = {"group_protocol": "consumer"}
+        if given.kind != "kip848":  # there the brokers say how often it speaks, and divide
+            times = {"session_timeout_ms": given.session_s * 1000, "heartbeat_interval_ms": 500}
+            options = {**times, "assignors": [given.strategy]}
         listeners = {
             "on_assigned": self._assigned,
             "on_revoked": lambda consumer, partitions: told.revoked(map(tuple, partitions), awaited=True),
@@ -173,12 +202,17 @@ class Native(_Ours):
         self._consumer = self._client.get_consumer(
             given.topics,
             group=given.group,
-            assignors=[given.strategy],
             group_instance_id=given.instance or None,
-            **times,
+            auto_commit_interval_ms=60_000,
+            **options,
             **listeners,
             **given.options,
         )
+
+    def commit_one(self, chance: random.Random) -> None:
+        places = [(tp, at) for tp, at in self._consumer.positions().items() if at >= 0]
+        if places:
+            self._consumer.commit(dict([chance.choice(places)]))
 
     def _assigned(self, consumer: Any, partitions: Any) -> None:
         self._told.assigned(map(tuple, partitions))
@@ -321,6 +355,8 @@ class Confluent:
 KINDS: dict[str, Callable[[Membership, _Told], Consumer]] = {
     "simple": Simple,
     "native": Native,
+    "eager": Native,
+    "kip848": Native,
     "managed": Sharing,
     "zookeeper": Sharing,
     "confluent": Confluent,
@@ -364,16 +400,21 @@ class Member:
 
     def run(self) -> None:
         deadline = clock.now() + LONGEST_S
-        while clock.now() < deadline:
-            self._report()
-            if self._orders and self._obey(self._orders.popleft()):
-                break
-            self._take()
-            if self._given.commit_every and self._since >= self._given.commit_every:
-                self._commit()
+        while clock.now() < deadline and self._turn():
+            pass
         self._consumer.stop()
         self._told.notes.stopped(clock.now())
         self._report(ended=True)
+
+    def _turn(self) -> bool:
+        """Return False when it was told to stop."""
+        self._report()
+        if self._orders and self._obey(self._orders.popleft()):
+            return False
+        self._take()
+        if self._given.commit_every and self._since >= self._given.commit_every:
+            self._commit()
+        return True
 
     def _take(self) -> None:
         began = clock.now()
@@ -382,6 +423,9 @@ class Member:
         except Exception as error:
             self._note(error)
             return
+        self._took(began, taken)
+
+    def _took(self, began: clock.Moment, taken: Taken) -> None:
         now = clock.now()
         if not taken:
             return
@@ -428,11 +472,16 @@ class Member:
             "read": self._read,
             "gains": self._told.gains,
             "problems": self._problems,
+            **self._more(),
         }
         mine = sorted(self._told.mine)
         session = getattr(self._consumer, "session", None)
         more = {"session": [session[0], session[1].hex()]} if session else {}
         print(json.dumps({"ended": ended, "mine": mine, "newest": newest, **counts, **more}), flush=True)
+
+    def _more(self) -> Mapping[str, Any]:
+        """Return what it reports besides."""
+        return {}
 
     def _listen(self) -> None:
         with os.fdopen(os.dup(0)) as orders:
@@ -447,4 +496,9 @@ if __name__ == "__main__":
         logging.basicConfig(filename=given.log, level=logging.DEBUG, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if given.names:
         install(given.names, given.client)
-    Member(given).run()
+    if given.shots:
+        from tests.faults.shotmember import ShotMember
+
+        ShotMember(given).run()
+    else:
+        Member(given).run()

@@ -1,5 +1,5 @@
 """F24: calls and workers that are cut off anywhere, while connections live a second: by gevent.Timeout, GreenletExit, a signal's KeyboardInterrupt, and by
-what one thread raises in another. F24-tx: the same of transactions. F24-rate: a hundred signals a second.
+what one thread raises in another. F24-tx: the same of transactions. F24-rate: a hundred signals a second. F30: the same of consumers without a group.
 
 Whatever was cut off, nothing is lost, doubled or out of order, every delivery that a caller holds has an outcome, and the producer goes on. A read_committed
 reader sees the transactions that were committed, and nothing else.
@@ -20,21 +20,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from gkafka.exceptions import KafkaException
+from tests.faults.groups import GroupLine
 from tests.faults.guns import SignalGun, WorkerGun, was_cut
 from tests.faults.inside import Inside
 from tests.faults.ledger import Entry
-from tests.faults.loads import TIMEOUT_S, Bursts
+from tests.faults.loads import TIMEOUT_S, Bursts, Workload
+from tests.faults.reads import Reads
 from tests.faults.restarts import STATES, Restarts
 from tests.faults.runs import Form, Line
 from tests.faults.stage import Stage
 from tests.faults.txload import Transactions
 from tests.kit import clock
 
-__all__ = ["first_answers", "play_rate", "play_shots", "play_transaction_shots"]
+__all__ = ["first_answers", "play_rate", "play_reading_shots", "play_shots", "play_transaction_shots"]
 
 WORKERS = 8
 COUNT_EVERY_S = {"long": 1.0, "short": 0.1}
-LONGEST_S = {"long": 170.0, "short": 40.0}
+LONGEST_S = {"long": 170.0, "short": 80.0}
 LIVE_S = {"long": (0.5, 1.5), "short": (0.1, 0.4)}
 """How long connections live."""
 ACKED = {"long": 20_000, "short": 50}
@@ -50,14 +52,12 @@ READER_ENDED = "the reader ended by Hit"
 
 
 def play_shots(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[Line]:
-    kinds = {"threading": (Signals, WorkerShots), "gevent": (Timeouts, GreenletSignals)}
-    lines = [_play(stage, form, seed, "F24", kind, Bursts) for handler in clients for kind in kinds.get(handler, ())]
+    lines = [_play(stage, form, seed, "F24", kind, Bursts) for handler in clients for kind in KINDS.get(handler, ())]
     return _with_states(form, lines)
 
 
 def play_transaction_shots(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[Line]:
-    kinds = {"threading": (Signals, WorkerShots), "gevent": (Timeouts, GreenletSignals)}
-    lines = [_play(stage, form, seed, "F24-tx", kind, Transactions) for handler in clients for kind in kinds.get(handler, ())]
+    lines = [_play(stage, form, seed, "F24-tx", kind, Transactions) for handler in clients for kind in KINDS.get(handler, ())]
     return _with_states(form, lines)
 
 
@@ -66,26 +66,49 @@ def play_rate(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> li
     return [_play(stage, form, seed, "F24-rate", kinds[handler], Bursts) for handler in clients if handler in kinds]
 
 
+def play_reading_shots(stage: Stage, form: Form, seed: int, clients: Sequence[str]) -> list[GroupLine]:
+    return [_play_reads(stage, form, seed, kind) for handler in clients for kind in KINDS.get(handler, ())]
+
+
 def _play(stage: Stage, form: Form, seed: int, fault: str, kind: type[Shooting], load: type[Bursts]) -> Line:
     if load is not Bursts or kind not in (Signals, Timeouts):
         few = load is not Bursts or issubclass(kind, _Rate)
         form = dataclasses.replace(form, acked=(FEW_ACKED if few else ACKED)[form.name])
+    with _shot(stage, form, seed, fault, kind, load) as shooting:
+        shooting.run()
+    inside, restarts = shooting.inside, shooting.restarts
+    work = cast(Bursts, shooting.load)
+    line = inside.line(shooting.played, shooting.also, work.judge, restarts.count if kind.hits_workers else None)
+    line.played = ", ".join(filter(None, (line.played, shooting.note)))
+    line.restarts, line.hit = restarts.count, {state: restarts.hit[state] for state in STATES if kind.hits_workers}
+    return line
+
+
+def _play_reads(stage: Stage, form: Form, seed: int, kind: type[Shooting]) -> GroupLine:
+    form = dataclasses.replace(form, acked=FEW_ACKED[form.name])
+    with _shot(stage, form, seed, "F30", kind, Reads) as shooting:
+        shooting.run()
+    work = cast(Reads, shooting.load)
+    return work.line(f"F30: {kind.__name__}", shooting.played, shooting.restarts, kind.hits_workers)
+
+
+@contextlib.contextmanager
+def _shot(stage: Stage, form: Form, seed: int, fault: str, kind: type[Shooting], load: type[Workload]) -> Iterator[Shooting]:
+    """Have a client that does its work while connections live a second, and see it through to its end."""
     inside = Inside(stage, fault, kind.handler, form, seed, TIMEOUT_S)
     chance = random.Random(seed)
     stage.plan.lifetime = LIVE_S[form.name]
     with Restarts() as restarts, _unraised():
-        client = inside.client()
-        shooting = kind(inside, load(inside, client, chance), chance, form, restarts)
+        work = load(inside, inside.client(), chance)
         try:
-            shooting.run()
+            shooting = kind(inside, work, chance, form, restarts)
+            try:
+                yield shooting
+            finally:
+                stage.plan.clear()
+            shooting.end()
         finally:
-            stage.plan.clear()
-        shooting.end()
-    restarted = restarts.count if kind.hits_workers else None
-    line = inside.line(shooting.played, shooting.also, shooting.load.judge, restarted)
-    line.played = ", ".join(filter(None, (line.played, shooting.note)))
-    line.restarts, line.hit = restarts.count, {state: restarts.hit[state] for state in STATES if kind.hits_workers}
-    return line
+            work.release()
 
 
 @contextlib.contextmanager
@@ -119,16 +142,16 @@ class Shooting:
 
     handler: ClassVar[str]
     hits_workers: ClassVar[bool] = False
-    LEAST: ClassVar[Mapping[type[Bursts], Mapping[str, Mapping[str, int]]]]
+    LEAST: ClassVar[Mapping[type[Workload], Mapping[str, Mapping[str, int]]]]
 
-    def __init__(self, inside: Inside, load: Bursts, chance: random.Random, form: Form, restarts: Restarts) -> None:
+    def __init__(self, inside: Inside, load: Workload, chance: random.Random, form: Form, restarts: Restarts) -> None:
         self.inside, self.load, self.chance, self.form, self.restarts = inside, load, chance, form, restarts
         self.least = self.LEAST[type(load)][form.name]
         self.shots = dict.fromkeys(self.least, 0)
         self.deadline = clock.now() + LONGEST_S[form.name]
         self.longest_s = 0.0
         self.note = ""
-        self._count_at, self._acked = 0.0, 0
+        self._count_at, self._done = 0.0, 0
 
     def run(self) -> None:
         raise NotImplementedError
@@ -145,19 +168,19 @@ class Shooting:
     def going(self) -> bool:
         now = clock.now()
         return now < self.deadline and (
-            bool(self._missing()) or not (self.hits_workers or self.inside.disconnects) or self._acknowledged(now) < self.form.acked
+            bool(self._missing()) or not (self.hits_workers or self.inside.disconnects) or self._done_by(now) < self.form.acked
         )
 
     def _missing(self) -> list[str]:
         absent = [f"no {kind}" for kind, count in self.load.played.items() if not count]
         return absent + [f"only {self.shots[kind]} of {least} {kind}" for kind, least in self.least.items() if self.shots[kind] < least]
 
-    def _acknowledged(self, now: float) -> int:
+    def _done_by(self, now: float) -> int:
         """Lately: every caller asks after each call, and the ledger is long."""
         if now >= self._count_at:
             self._count_at = clock.soon(COUNT_EVERY_S[self.form.name])
-            self._acked = sum(e.acknowledged for e in self.inside.ledger.entries)
-        return self._acked
+            self._done = self.load.done()
+        return self._done
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Make a call of the client, and see how long it takes, whatever ends it."""
@@ -196,7 +219,8 @@ class Timeouts(Shooting):
     handler = "gevent"
     LEAST: ClassVar = {
         Bursts: {"long": {"timeouts": 12_500, "kills": 6_500}, "short": {"timeouts": 200, "kills": 80}},
-        Transactions: {"long": {"timeouts": 1_000, "kills": 1_000}, "short": {"timeouts": 40, "kills": 40}},
+        Transactions: {"long": {"timeouts": 1_000, "kills": 1_000}, "short": {"timeouts": 20, "kills": 20}},
+        Reads: {"long": {"timeouts": 1_000, "kills": 500}, "short": {"timeouts": 40, "kills": 20}},
     }
 
     def run(self) -> None:
@@ -244,7 +268,7 @@ class Timeouts(Shooting):
 class _Fired(Shooting):
     """With a gun whose signals hit the main thread. pieces of work are cut off by Cut."""
 
-    def __init__(self, inside: Inside, load: Bursts, chance: random.Random, form: Form, restarts: Restarts) -> None:
+    def __init__(self, inside: Inside, load: Workload, chance: random.Random, form: Form, restarts: Restarts) -> None:
         super().__init__(inside, load, chance, form, restarts)
         self.gun = SignalGun(inside.handler, chance, self.pause_s)
 
@@ -273,12 +297,13 @@ class Signals(_Fired):
     handler = "threading"
     LEAST: ClassVar = {
         Bursts: {"long": {"signals": 5_000}, "short": {"signals": 120}},
-        Transactions: {"long": {"signals": 1_000}, "short": {"signals": 60}},
+        Transactions: {"long": {"signals": 1_000}, "short": {"signals": 30}},
+        Reads: {"long": {"signals": 1_000}, "short": {"signals": 40}},
     }
     beside: ClassVar[int] = WORKERS - 1
 
     def run(self) -> None:
-        lanes = range(1, 1 + self.beside) if type(self.load) is Bursts else ()
+        lanes = range(1, 1 + min(self.beside, self.load.steady))
         others = [self.inside.side.spawn(lambda lane=lane: self._steady(lane)) for lane in lanes]  # type: ignore[misc]
         with self.gun.firing():
             while self.going:
@@ -288,7 +313,7 @@ class Signals(_Fired):
     def _steady(self, lane: int) -> None:
         while self.going:
             with contextlib.suppress(KafkaException):
-                self.inside.produce(self.load.producer, lane)
+                self.load.beside(lane)
             time.sleep(0.002)
 
 
@@ -300,7 +325,8 @@ class GreenletSignals(_Fired):
     callers: ClassVar[int] = WORKERS
     LEAST: ClassVar = {
         Bursts: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 60, "signals at workers": 5}},
-        Transactions: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 60, "signals at workers": 5}},
+        Transactions: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 30, "signals at workers": 3}},
+        Reads: {"long": {"signals": 1_000, "signals at workers": 200}, "short": {"signals": 40, "signals at workers": 3}},
     }
 
     def pause_s(self) -> float:
@@ -330,11 +356,12 @@ class WorkerShots(Shooting):
     hits_workers = True
     LEAST: ClassVar = {
         Bursts: {"long": {"shots at workers": 200}, "short": {"shots at workers": 60}},
-        Transactions: {"long": {"shots at workers": 200}, "short": {"shots at workers": 60}},
+        Transactions: {"long": {"shots at workers": 200}, "short": {"shots at workers": 25}},
+        Reads: {"long": {"shots at workers": 200}, "short": {"shots at workers": 20}},
     }
 
     def run(self) -> None:
-        gun, restarts = WorkerGun(self.chance), self.restarts
+        gun, restarts = WorkerGun(self.chance, self.load.aim), self.restarts
         callers = [self.inside.side.spawn(lambda lane=lane: self._call(lane)) for lane in range(WORKERS // 2)]  # type: ignore[misc]
         with _switching(SWITCH_S):
             while self.going:
@@ -374,7 +401,7 @@ class _Rate(_Fired):
         Bursts: {form: {"signals": int(RATE * seconds * LEAST_RATE)} for form, seconds in RATE_S.items()},
     }
 
-    def __init__(self, inside: Inside, load: Bursts, chance: random.Random, form: Form, restarts: Restarts) -> None:
+    def __init__(self, inside: Inside, load: Workload, chance: random.Random, form: Form, restarts: Restarts) -> None:
         super().__init__(inside, load, chance, form, restarts)
         self._next_at = clock.soon(0.0)
         self._until = clock.soon(RATE_S[form.name])
@@ -398,6 +425,9 @@ class _Rate(_Fired):
         self.note = f"first acknowledgement after one {statistics.median(waits or [0.0]) * 1000:.1f} ms, at worst {worst * 1000:.0f} ms"
         slow = self.form.name == "long" and worst > FIRST_ANSWER_S
         self.inside.expect(not slow, f"no acknowledgement for {worst:.1f} s after a signal")
+
+
+KINDS: Mapping[str, tuple[type[Shooting], ...]] = {"threading": (Signals, WorkerShots), "gevent": (Timeouts, GreenletSignals)}
 
 
 class ThreadRate(_Rate, Signals):

@@ -15,6 +15,7 @@ from tests.faults.faults import FAULTS, GAMES, OF_GROUPS
 from tests.faults.gapfaults import GAP_FAULTS
 from tests.faults.groupfaults import GROUP_FAULTS
 from tests.faults.groups import FORMS, GroupFault, GroupLine, GroupRun, blame
+from tests.faults.groupshots import SHOT_GROUPS
 from tests.faults.load import read_value, value_of
 from tests.faults.namefaults import NAME_FAULTS
 from tests.faults.zookeeperfaults import ZOOKEEPER_FAULTS
@@ -80,8 +81,8 @@ def test_the_table_of_groups_has_the_controls_figures() -> None:
 
 
 def test_no_two_faults_have_one_id() -> None:
-    of_groups = (GROUP_FAULTS, GAP_FAULTS, CUT_FAULTS, NAME_FAULTS, ZOOKEEPER_FAULTS)
-    assert len(GAMES) == len(FAULTS) + sum(map(len, of_groups)) + 5
+    of_groups = (GROUP_FAULTS, GAP_FAULTS, CUT_FAULTS, NAME_FAULTS, ZOOKEEPER_FAULTS, SHOT_GROUPS)
+    assert len(GAMES) == len(FAULTS) + sum(map(len, of_groups)) + 6
 
 
 def test_every_fault_of_groups_leaves_a_trace_somewhere() -> None:

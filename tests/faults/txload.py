@@ -61,6 +61,7 @@ class Transactions(Bursts):
 
     limit_s = TIMEOUT_S + REQUEST_S
     slow = 6.0
+    steady = 0
 
     def __init__(self, inside: Inside, client: Any, chance: random.Random) -> None:
         self.works: list[Work] = []

@@ -8,14 +8,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import gevent
 import pytest
 
-from gkafka import KafkaClient
-from gkafka.exceptions import AssignmentError
+from gkafka import KafkaClient, nativeconsumer
+from gkafka.exceptions import AssignmentError, SerializationError
 from gkafka.fetchdriver import FetchDriver
 from gkafka.membership import Member
 from gkafka.net.inbox import Inbox
@@ -31,7 +31,9 @@ from tests.public.test_interrupted_greenlets import gun as gun  # a fixture
 RECORDS = 60
 BATCHES = 10
 LIVES = 4
-EARLIEST_S, LATEST_S = 0.00005, {"threading": 0.001, "gevent": 0.01}
+MANY, SIGNALS = 20_000, 40
+"""Records that lie at hand, and how many signals come among them."""
+EARLIEST_S, LATEST_S = 0.00005, 0.02
 QUICK: dict[str, Any] = {"fetch_wait_max_ms": 20, "fetch_error_backoff_ms": 5, "fetch_message_max_bytes": 400}
 
 
@@ -171,32 +173,73 @@ def test_a_call_that_consumes_may_be_interrupted_at_any_line(cluster: MockCluste
             read_everything(consume, gun.shots, first)
 
 
-@pytest.mark.parametrize("handler", ["threading", "gevent"])
-@pytest.mark.parametrize("seed", seeds(8))
-def test_real_signals_skip_no_record_and_repeat_none(cluster: MockCluster, alarm: Callable[[float], None], seed: int, handler: str) -> None:
-    chance, caught = Random(seed), 0
+def by_calls(consumer: Any, kept: list[Any]) -> None:
+    while True:
+        kept.append(consumer.consume(50))
+        if kept[-1] is None:
+            return
+
+
+def by_iteration(consumer: Any, kept: list[Any]) -> None:
+    for message in consumer:
+        kept.append(message)
+        if message.offset == MANY - 1:
+            return
+
+
+@pytest.mark.parametrize("how", [by_calls, by_iteration])
+@pytest.mark.parametrize("options", [{}, {"value_deserializer": bytes}], ids=["plain", "deserializing"])
+def test_real_signals_among_records_that_lie_at_hand_skip_none_and_repeat_none(
+    make_cluster: Any, alarm: Callable[[float], None], how: Callable[[Any, list[Any]], None], options: dict[str, Any]
+) -> None:
+    """Python looks for signals behind each call of a compiled function: nobody would have the record that it returned."""
+    chance, caught, begun = Random(1), 0, now()
+    made: MockCluster = make_cluster(topics={"t": 1})
+    with KafkaClient(made.bootstrap, handler="threading", reconnect_backoff_ms=1) as client:
+        fill(client, [b"%d" % n for n in range(MANY)], batches=4)
+        with client.get_consumer(fetch_wait_max_ms=20, **options) as consumer:
+            consumer.assign({("t", 0): 0})
+            due = 0
+            while caught < SIGNALS:
+                assert now() - begun < LIMIT_S
+                if due == MANY:
+                    consumer.seek(("t", 0), 0)
+                    due = 0
+                kept: list[Any] = []
+                try:
+                    alarm(chance.uniform(EARLIEST_S, LATEST_S))
+                    how(consumer, kept)
+                except (Alarm, SerializationError):  # the latter if it was raised within the deserializer
+                    caught += 1
+                with contextlib.suppress(Alarm):
+                    alarm(0)
+                got = [message.offset for message in kept if message is not None]
+                assert got == list(range(due, due + len(got)))
+                due += len(got)
+
+
+def test_columns_that_a_signal_handler_kept_from_their_caller_come_again(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of several partitions, and were being put together."""
+    whole, cut = nativeconsumer.joined, 0
+
+    def interrupted(*args: Any) -> Any:
+        nonlocal cut
+        cut += 1
+        if cut == 1:
+            raise Alarm
+        return whole(*args)
+
+    monkeypatch.setattr(nativeconsumer, "joined", interrupted)
 
     def consume() -> list[Any]:
-        nonlocal caught
-        got: list[Any] = []
-        try:
-            alarm(chance.uniform(EARLIEST_S, LATEST_S[handler]))
-            got.extend(consumer.consume_batch(7, 20))
-        except Alarm:
-            caught += 1
-        while True:
-            try:
-                alarm(0)
-                return got
-            except Alarm:
-                caught += 1
+        with contextlib.suppress(Alarm):
+            found = consumer.consume_arrow(None, 50).to_pydict()
+            return [SimpleNamespace(partition_id=p, offset=o) for p, o in zip(found["partition"], found["offset"], strict=True)]
+        return []
 
-    for life in range(10 * LIVES):
-        if life >= LIVES and caught:
-            break
-        with consuming(cluster, handler) as consumer:
-            read_everything(consume)
-    assert caught
+    with consuming(cluster, "threading") as consumer:
+        read_everything(consume)
+    assert cut > 1
 
 
 def test_few_records_that_a_signal_handler_kept_from_their_caller_come_again(cluster: MockCluster) -> None:

@@ -17,10 +17,12 @@ from gkafka import KafkaClient, records
 from gkafka.callbacks import Callbacks
 from gkafka.core.accumulator import Accumulator, PartitionQueue
 from gkafka.exceptions import DeliveryError, ProduceFailureError
+from gkafka.membership import Member
 from gkafka.net.buffers import FrameReader
 from gkafka.net.inbox import Inbox
 from gkafka.net.reader import Reader
 from gkafka.producerdriver import ProducerDriver
+from gkafka.sharing import Share
 from gkafka.testing import Drop, MockCluster
 from tests.effort import seeds
 from tests.kit.clock import during, now
@@ -89,6 +91,42 @@ def test_a_worker_that_is_hit_begins_anew_and_delivers_everything_once(
             break
     assert (len(hits), restarts) == (1, 1)
     assert "Shot interrupted one of its workers" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"), [(Member, "turn"), (Member, "_drive"), (Share, "_place"), (Share, "look_after")], ids=lambda about: str(about)
+)
+def test_a_member_whose_worker_is_hit_stays_one_and_commits(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type, method: str
+) -> None:
+    whole: Callable[..., Any] = getattr(kind, method)
+    hits: list[str] = []
+
+    def under_fire(*args: Any) -> Any:
+        found = whole(*args)
+        if not hits and threading.current_thread() is not threading.main_thread():
+            hits.append(threading.current_thread().name)
+            raise Shot
+        return found
+
+    monkeypatch.setattr(kind, method, under_fire)
+    cluster: MockCluster = make_cluster(topics={"t": 2})
+    with KafkaClient(cluster.bootstrap, handler="threading", reconnect_backoff_ms=1) as client:
+        read = 0
+        begun = now()
+        with client.get_producer() as producer:
+            for n in range(10):
+                producer.produce("t", b"%d" % n, partition=n % 2)
+        with client.get_consumer("t", "g", auto_offset_reset="earliest", heartbeat_interval_ms=20) as consumer:
+            while read < 10 or not hits:
+                assert now() - begun < LIMIT_S
+                read += len(consumer.consume_batch(10, 50))
+            consumer.commit()
+            assert consumer.stats()["group"]["losses"] == 0
+    assert read == 10
+    assert {p: entry.offset for (_, p), entry in cluster.committed("g").items()} == {0: 5, 1: 5}
+    assert len(hits) == 1
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "CRITICAL")], caplog.text
 
 
 def test_the_connections_of_a_worker_that_is_hit_end_and_those_of_one_that_fails_are_read_on(

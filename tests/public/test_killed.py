@@ -98,24 +98,6 @@ def test_consume_may_be_cut_off_anywhere(connect: Any, cluster: MockCluster, see
     consumer.stop()
 
 
-@pytest.mark.parametrize("seed", seeds(3))
-def test_consume_arrow_may_be_cut_off_anywhere_also_in_turn_with_messages(connect: Any, cluster: MockCluster, seed: int) -> None:
-    chance, before = Random(seed), cuts[0]
-    client = connect(cluster)
-    fill(client, numbers(1500), batches=75)
-    cluster.on("Fetch", Delay(0.003), times=None)
-    with client.get_consumer("t", fetch_message_max_bytes=2000, queued_max_messages=100) as consumer:
-        got: list[int] = []
-        while len(got) < 1500 or cuts[0] - before <= 5:
-            size, as_columns = chance.choice([1, 7, 200]), chance.random() < 0.7
-            call = consumer.consume_arrow if as_columns else consumer.consume_batch
-            found = cut_off(lambda call=call, size=size: call(size, 1000), chance.random() * 0.004)
-            if found is not None:
-                got += found["offset"].to_pylist() if as_columns else [m.offset for m in found]
-            assert consumer.position(("t", 0)) in (len(got), -1), "the position is what was handed out"
-        assert got == list(range(1500))
-
-
 def test_a_consumer_that_is_killed_while_it_waits_leaves_the_next_one_everything(connect: Any, cluster: MockCluster) -> None:
     client = connect(cluster)
     consumer = client.topics["t"].get_simple_consumer()

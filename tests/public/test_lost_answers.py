@@ -44,7 +44,7 @@ def test_a_fetch_whose_answer_is_lost_is_sent_again(
     assert [message.offset for message in read(consumer, 10)] == list(range(10))
     assert len(lost) == 1
     assert consumer.stats()["restarts"] == 1
-    assert warnings(caplog) == ["the consumer begins anew, its fetches end: an answer was lost"]
+    assert warnings(caplog) == ["the consumer begins anew, its fetches end: an answer was lost; its partitions: {'in_flight': 1}"]
 
 
 @pytest.mark.parametrize("name", ["FindCoordinator", "EndTxn"])
