@@ -41,6 +41,8 @@ __all__ = ["Channel", "CutShort", "OnDone"]
 
 TRIES = 8
 """How often the steps of an end are begun: signals may come in a row."""
+LEFT_S = 2.0
+"""After so long nobody is at the steps of an end any more."""
 
 log = get_logger(__name__)
 
@@ -374,9 +376,15 @@ class Channel:
         """Close once: nothing is accepted from here on, and everything pending fails.
 
         What a signal handler raises between any two steps, or a kill inside a callback, goes on when
-        the rest is done.
+        the rest is done. If signals in a row have left an end half done, whoever comes LEFT_S later
+        does the rest.
         """
-        end = End(error, self._handler.monotonic())
+        now = self._handler.monotonic()
+        end = self._link.end
+        if end is None:
+            end = End(error, now)
+        elif end.done or now - end.now < LEFT_S:
+            return
         hit: BaseException | None = None
         for _ in range(TRIES):
             try:
@@ -419,6 +427,7 @@ class Channel:
                     self._call_on_close(error)
             finally:
                 self._place.withdraw()
+        end.done = True
 
     def _unfinished(self, end: End) -> Failures:
         """Under the lock: return all pending callbacks, with their errors."""

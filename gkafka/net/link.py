@@ -25,11 +25,14 @@ class CutShort(SocketDisconnectedError):
 
 @dataclass(slots=True, eq=False)
 class End:
-    """The end of a connection. failed: callbacks still to be called, None until they are known."""
+    """The end of a connection, begun at `now`. failed: callbacks still to be called, None until they
+    are known. done: nothing is left to be done.
+    """
 
     error: KafkaException | None
     now: float
     failed: Failures | None = None
+    done: bool = False
 
 
 class Link:

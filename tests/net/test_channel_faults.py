@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gkafka.broker import Broker
 from gkafka.config import ClientConfig
 from gkafka.exceptions import (
     ConnectionFailedError,
@@ -23,7 +24,7 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
 )
 from gkafka.handlers import Handler
-from gkafka.net.channel import Channel
+from gkafka.net.channel import TRIES, Channel
 from gkafka.wire.metadata import MetadataRequest, MetadataResponse
 from tests.kit.clock import now, soon
 from tests.kit.ports import refused_port
@@ -417,3 +418,34 @@ def test_a_reader_that_is_interrupted_as_it_closes_the_connection_closes_it(hand
         assert isinstance(answer.exception(60), KafkaException)
         assert not hits
         assert made.closed
+
+
+def test_a_broker_is_connected_again_though_nobody_has_finished_the_end_of_its_connection(
+    handler: Handler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with peer(Conversation.stay_silent) as server:
+        broker = Broker(1, "127.0.0.1", server.port, handler, 1000, 1000)
+        made = broker.channel("control")
+        told, hits = made._call_on_close, list(range(TRIES))
+
+        def interrupted(error: KafkaException | None) -> None:
+            if hits:
+                hits.pop()
+                raise KeyboardInterrupt
+            told(error)
+
+        monkeypatch.setattr(made, "_call_on_close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.close()
+        assert made.closed
+        with pytest.raises(ConnectionFailedError, match="being given up"):
+            broker.channel("control")
+        deadline = now() + 60
+        while broker.ready_at > handler.monotonic():
+            assert now() < deadline
+            handler.sleep(0.05)
+        again = broker.channel("control")
+        assert again is not made
+        again.close()
+        assert made.join(60)
+        assert again.join(60)
