@@ -40,6 +40,7 @@ from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
 from gkafka.starter import held_weakly
 from gkafka.subscribing import Subscription, look_for
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,11 +94,8 @@ class Consumer(OfOneProcess):
         cluster.sleepers.add(self._wake)
         self._engine.start()
         if topics is not None:
-            try:
+            with Undoing(self._engine.stop):
                 self._subscribe()
-            except BaseException:
-                self._engine.stop()
-                raise
 
     def __repr__(self) -> str:
         if not hasattr(self, "_group"):  # where a traceback shows the arguments of a call that failed

@@ -34,6 +34,7 @@ FLOORS: list[tuple[int, tuple[str, ...]]] = [
             "pages",
             "properties",
             "sasloptions",
+            "undoing",
             "unseen",
         ),
     ),

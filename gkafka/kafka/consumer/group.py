@@ -55,6 +55,7 @@ from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 from gkafka.starter import weakly
 from gkafka.subscribing import Awaited
+from gkafka.undoing import Undoing
 from gkafka.unseen import hide_options, refusal
 
 if TYPE_CHECKING:
@@ -128,16 +129,16 @@ class KafkaConsumer(OfOneProcess):
         self._handler = self._client.handler
         self._lookups = Lookups(self._client, self.config)
         self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])
-        try:
+        with Undoing(self._give_up):
             o.reach(self._client, self.config)
             self._closed = False
             if topics:
                 self.subscribe(topics)
-        except BaseException:
-            self._closed = True
-            self._client.close(0)
-            self._reporters.close()
-            raise
+
+    def _give_up(self) -> None:
+        self._closed = True
+        self._client.close(0)
+        self._reporters.close()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed
@@ -203,11 +204,11 @@ class KafkaConsumer(OfOneProcess):
         if not o.asks(self.config):
             self._due.append((wanted, begin))
             return
-        try:
+        with Undoing(self._forget_subscription):
             begin()
-        except BaseException:
-            self._subscribed = self._listener = None
-            raise
+
+    def _forget_subscription(self) -> None:
+        self._subscribed = self._listener = None
 
     def _begun(self, timeout_s: float) -> Consumer | None:
         """What reads, for a call that needs it: with api_version, a subscription begins here. None while no broker is reached, or another worker is
