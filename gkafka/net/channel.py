@@ -35,6 +35,7 @@ from gkafka.net.place import OTHERS_FIRST, Place
 from gkafka.net.reader import Reader, Taker
 from gkafka.net.requestsender import RequestSender
 from gkafka.net.session import Session
+from gkafka.undoing import Undoing
 from gkafka.wire.apis import Versions
 
 __all__ = ["Channel", "CutShort", "OnDone"]
@@ -370,13 +371,10 @@ class Channel:
     def _shut(self, error: KafkaException | None) -> None:
         """Close once: nothing is accepted from here on, and everything pending fails."""
         end = End(error, self._handler.monotonic())
-        try:
+        # After a signal handler's exception between any two steps, or a kill inside a callback, the
+        # rest is done before the exception goes on.
+        with Undoing(self._end_as, end):
             self._end_as(end)
-        except BaseException:
-            # A signal handler's, between any two steps, or a kill inside a callback: the rest is
-            # done before it goes on.
-            self._end_as(end)
-            raise
 
     def _end_as(self, end: End) -> None:
         """Do what is not done yet, unless another one ends the connection."""

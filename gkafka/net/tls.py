@@ -323,12 +323,13 @@ class TlsStream(Stream):
                 out, self._ciphertext = self._ciphertext, b""
                 self._draining = True
             try:
-                self._stream.send_all([out], deadline)
-            except BaseException:
-                self._broken = True  # the peer has part of a record: whatever came next would be garbage to it
-                raise
+                with Undoing(self._break):
+                    self._stream.send_all([out], deadline)
             finally:
                 self._draining = False
+
+    def _break(self) -> None:
+        self._broken = True  # the peer has part of a record: whatever came next would be garbage to it
 
     # the end
     def shutdown(self) -> None:

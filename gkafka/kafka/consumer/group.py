@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     SerializationError,
     has_begun,
 )
+from gkafka.guarding import guarded
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, check_partitions, flags
 from gkafka.kafka.consumer.checks import (
@@ -342,14 +343,19 @@ class KafkaConsumer(OfOneProcess):
     def _revoke_nothing(self, listener: ConsumerRebalanceListener) -> BaseException | None:
         """Documented is that a listener is called before and after each rebalance: also where this member had nothing to give up. Returns
         what it raised: it hears of what was assigned all the same."""
-        try:
-            listener.on_partitions_revoked(set())
-        except BaseException as exc:
-            if not has_begun(exc) and self._handler.interrupted(exc):
-                raise
-            if isinstance(exc, Exception):
-                log.exception("on_partitions_revoked of %r failed", listener)
-            return exc
+        raised: list[BaseException] = []
+
+        def failed(error: BaseException) -> bool:
+            if not has_begun(error) and self._handler.interrupted(error):
+                return True
+            if isinstance(error, Exception):
+                log.error("on_partitions_revoked of %r failed", listener, exc_info=error)
+            raised.append(error)
+            return False
+
+        guarded(listener.on_partitions_revoked, set(), failed=failed)
+        if raised:
+            return raised.pop()
         self._told_of_end = True
         return None
 
