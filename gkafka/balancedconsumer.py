@@ -33,6 +33,7 @@ from gkafka.logs import get_logger
 from gkafka.membershipprotocol import RangeProtocol, flaw_of, leader_id, share_of
 from gkafka.partition import Partition
 from gkafka.starter import held_weakly
+from gkafka.undoing import Undoing
 from gkafka.zookeeper import NO_ZOOKEEPER, Registry, check_client, check_path, close_client, open_client
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class BalancedConsumer(Balancing):
         client = self._setup_zookeeper(self._hosts, self._session_s * 1000)
         self._close = (lambda: None) if self._given is not None else partial(close_client, client)
         self._starting = self._handler.current_id()
-        try:
+        with Undoing(self._start_failed):
             self._registry = Registry(
                 client,
                 self._group,
@@ -193,10 +194,10 @@ class BalancedConsumer(Balancing):
             self._worker = self._setup_checker_worker()
             self._starting = None
             self._check_not_stopped()
-        except BaseException:
-            self._running, self._starting = False, None
-            self._leave()
-            raise
+
+    def _start_failed(self) -> None:
+        self._running, self._starting = False, None
+        self._leave()
 
     def _setup_zookeeper(self, zookeeper_connect: Any, timeout: float) -> Any:
         """A connection to ZooKeeper, or the one that was given (documented)."""

@@ -17,6 +17,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.standing import Reason
 from gkafka.exceptions import CommitFailedError, ConfigurationError, ConsumerStoppedException, NoPartitionsForConsumerException
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
+from gkafka.guarding import guarded
 from gkafka.logs import get_logger
 from gkafka.membershipprotocol import GroupMembershipProtocol, RangeProtocol, check_protocol
 from gkafka.oneprocess import OfOneProcess
@@ -311,19 +312,21 @@ class Balancing(OfOneProcess, abc.ABC):
             return
         self._calling = self._handler.current_id()
         try:
-            offsets = self._callback(self, before, self.held_offsets)
-            if offsets is None:
-                return
-            if not isinstance(offsets, Mapping):
-                raise ConfigurationError(
-                    f"post_rebalance_callback returned {offsets!r}: must be a dict of offsets by partition id, or None"
-                )
-            self._go_on_behind({p: o if isinstance(o, datetime) else check_offset("offset", o, low=-2) for p, o in offsets.items()})
-        except BaseException as exc:
-            log.exception("group %s: post_rebalance_callback failed", self._group)
-            self._error = exc
+            guarded(self._move_as_told, self._callback, before, failed=self._callback_failed)
         finally:
             self._calling = None
+
+    def _move_as_told(self, callback: Callback, before: dict[int, int]) -> None:
+        offsets = callback(self, before, self.held_offsets)
+        if offsets is None:
+            return
+        if not isinstance(offsets, Mapping):
+            raise ConfigurationError(f"post_rebalance_callback returned {offsets!r}: must be a dict of offsets by partition id, or None")
+        self._go_on_behind({p: o if isinstance(o, datetime) else check_offset("offset", o, low=-2) for p, o in offsets.items()})
+
+    def _callback_failed(self, error: BaseException) -> None:
+        log.error("group %s: post_rebalance_callback failed", self._group, exc_info=error)
+        self._error = error
 
     def _go_on_behind(self, offsets: Offsets) -> None:
         """offsets: held ones, by partition; times are looked up."""

@@ -25,6 +25,7 @@ from gkafka.net.openings import Openings, Rank
 from gkafka.net.options import config_of, source_of
 from gkafka.net.reader import Taker
 from gkafka.sasloptions import hide_hosts, hide_tls
+from gkafka.undoing import Undoing
 from gkafka.wire.apis import Versions
 
 if TYPE_CHECKING:
@@ -378,14 +379,11 @@ class Broker(BrokerCalls):
         channel = self._channels.get(role)
         if channel is None:
             return
-        try:
+        with Undoing(channel.abandon):  # after a signal handler's exception nobody knows of the connection any more
             with self._lock:
                 if self._channels.get(role) is channel:
                     del self._channels[role]
             channel.close()
-        except BaseException:  # a signal handler's, and nobody knows of the connection any more
-            channel.abandon()
-            raise
 
     def doubt_again(self, role: object, what: str, error: UnsupportedVersion) -> KafkaException | None:
         """A request is too new for it. If that is by what it is only taken for: the error with which to try again, on a new connection."""

@@ -51,6 +51,7 @@ from gkafka.net.options import check_client, config_of
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_tls, with_region
 from gkafka.topicdict import TopicDict
+from gkafka.undoing import Undoing
 from gkafka.wire.apis import TooManyEntries, Versions
 from gkafka.wire.metadata import RELIABLE_EPOCHS, MetadataRequest, MetadataResponse
 from gkafka.wire.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -293,13 +294,6 @@ class Cluster(OfOneProcess):
     # -- polling -------------------------------------------------------------------------------------------------------------
     def poll(self) -> float:
         """Send the metadata request that is due, if one is. Returns when to call again at the latest (monotonic seconds)."""
-        try:
-            return self._poll()
-        except BaseException:  # a signal handler's: nobody knows whether the request went out
-            self._asking = False
-            raise
-
-    def _poll(self) -> float:
         now = self._handler.monotonic()
         with self._lock:
             if self._asking or self._closed:
@@ -310,15 +304,22 @@ class Cluster(OfOneProcess):
             broker = self._whom_to_ask(now)
             if broker is None:
                 return self._next_candidate(now)
-            self._asking = True
-            request = self.metadata.request()
-        try:
-            broker.send(
-                CONTROL, request, lambda r, e: self._on_metadata(broker, request, r, e), timeout_s=self.config.socket_timeout_ms / 1000
-            )
-        except KafkaException as exc:
-            self._on_metadata(broker, request, None, exc)
+        with Undoing(self._ask_again):  # after an interruption nobody knows whether the request went out
+            with self._lock:
+                if self._asking:
+                    return now + TICK_S
+                self._asking = True
+                request = self.metadata.request()
+            try:
+                broker.send(
+                    CONTROL, request, lambda r, e: self._on_metadata(broker, request, r, e), timeout_s=self.config.socket_timeout_ms / 1000
+                )
+            except KafkaException as exc:
+                self._on_metadata(broker, request, None, exc)
         return now + TICK_S
+
+    def _ask_again(self) -> None:
+        self._asking = False
 
     def _candidates(self) -> list[Broker]:
         # Known brokers first; the bootstrap hosts stay as the way back when the whole cluster has moved (B53).

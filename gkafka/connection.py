@@ -22,6 +22,7 @@ from gkafka.net.options import config_of, source_of
 from gkafka.net.stream import open_stream
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_tls
+from gkafka.undoing import Undoing
 
 __all__ = ["BrokerConnection", "SslConfig"]
 
@@ -187,14 +188,12 @@ class BrokerConnection(OfOneProcess):
         self._handler.check_fork()
         data = request.get_bytes()
         stream = self._open_stream()
-        try:
-            stream.send_all([data], self._deadline())
-        except (KafkaException, OSError) as exc:
-            self._lose(exc)
-            raise
-        except BaseException:  # half of it may have gone out: nothing can follow
-            self.disconnect()
-            raise
+        with Undoing(self.disconnect):  # half of it may have gone out: nothing can follow
+            try:
+                stream.send_all([data], self._deadline())
+            except (KafkaException, OSError) as exc:
+                self._tell_lost(exc)
+                raise
         if getattr(request, "required_acks", None) != 0:
             self._expected.append(_correlation_id.unpack_from(data, 8)[0] if len(data) >= 12 else 0)
 
@@ -209,21 +208,18 @@ class BrokerConnection(OfOneProcess):
         assert self._frames is not None
         assert self._inlet is not None
         self._inlet.deadline = self._deadline()
-        try:
-            frame = self._frames.read()
+        with Undoing(self.disconnect):  # half of it may have been read
+            try:
+                frame = self._frames.read()
+            except ProtocolError:
+                raise
+            except (KafkaException, OSError) as exc:
+                self._tell_lost(exc)
+                raise
             (found,) = _correlation_id.unpack_from(frame)
             wanted = self._expected.popleft() if self._expected else found
             if found != wanted:
                 raise ProtocolError(f"{self.host}:{self.port}: an answer to request {found} where that to {wanted} must come")
-        except ProtocolError:
-            self.disconnect()
-            raise
-        except (KafkaException, OSError) as exc:
-            self._lose(exc)
-            raise
-        except BaseException:  # half of it may have been read
-            self.disconnect()
-            raise
         return frame[_correlation_id.size :]
 
     # -- inside
@@ -235,9 +231,8 @@ class BrokerConnection(OfOneProcess):
             raise SocketDisconnectedError(f"{self.host}:{self.port}: not connected: call connect() first")
         return self._stream
 
-    def _lose(self, exc: Exception) -> None:
-        """Close. Raises SocketDisconnectedError, unless that is what it is."""
-        self.disconnect()
+    def _tell_lost(self, exc: Exception) -> None:
+        """Raise SocketDisconnectedError, unless that is what it is."""
         if not isinstance(exc, SocketDisconnectedError):
             raise SocketDisconnectedError(f"{self.host}:{self.port}: {exc}", broker=f"{self.host}:{self.port}") from exc
 

@@ -40,6 +40,7 @@ from gkafka.records.columns import COLUMNS, arrow_schema, check_columns
 from gkafka.sharing import Share, check_group_options
 from gkafka.starter import held_weakly
 from gkafka.subscribing import Subscription, look_for
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,11 +94,8 @@ class Consumer(OfOneProcess):
         cluster.sleepers.add(self._wake)
         self._engine.start()
         if topics is not None:
-            try:
+            with Undoing(self._engine.stop):
                 self._subscribe()
-            except BaseException:
-                self._engine.stop()
-                raise
 
     def __repr__(self) -> str:
         if not hasattr(self, "_group"):  # where a traceback shows the arguments of a call that failed
@@ -189,15 +187,14 @@ class Consumer(OfOneProcess):
         """Read the partitions that have come into being since: from their start, as all they hold is new. Without a policy none begins before seek()."""
         if self._share is not None or not self._subscription:
             return
-        try:
-            if self._subscription.has_news():
-                here = self._engine.positions()
-                news = [tp for tp in self._subscription.partitions() if tp not in here]
-                if news:  # several workers may be here: what is read already goes on as it is
-                    self._engine.add(dict.fromkeys(news, start if self._policy is not None else None))
-        except BaseException:
-            self._subscription.look_again()
-            raise
+        news = self._subscription.news()
+        if news is None:
+            return
+        here = self._engine.positions()
+        added = [tp for tp in self._subscription.partitions() if tp not in here]
+        if added:  # several workers may be here: what is read already goes on as it is
+            self._engine.add(dict.fromkeys(added, start if self._policy is not None else None))
+        self._subscription.took_up(news)  # last: whoever is interrupted before has news the next time, too
 
     def _hand_out_by(self, make: Callable[[Message], Any] | None, *, tells: bool) -> None:
         """next_ready(): the next message if it lies at hand and nothing else is to be done first, and few_ready(most): so many of them.

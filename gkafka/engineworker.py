@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gkafka.exceptions import ForkedClientError, KafkaException, ReentrantCallError
+from gkafka.exceptions import ForkedClientError, KafkaException
+from gkafka.marks import EngineMark
 from gkafka.net.watched import Watched
 from gkafka.starter import Starter, held_weakly
 
@@ -52,8 +53,8 @@ class EngineWorker:
 
     No signal interrupts a worker that is an OS thread, but whoever has its id may raise something in
     it (`PyThreadState_SetAsyncExc`). Under gevent the exception of a signal handler is raised in
-    whatever greenlet is on CPU. Whoever is hit while it works for the driver sets `torn` to the
-    exception; the next turn begins anew. If the worker itself was hit, the connections that it read
+    whatever greenlet is on CPU. Whoever is hit while it works for the driver leaves its
+    `mark`, and the next turn begins anew. If the worker itself was hit, the connections that it read
     end. A greenlet ends with the exception, and another one takes its place; a thread goes on.
     """
 
@@ -64,8 +65,7 @@ class EngineWorker:
         self.taker = None if self.watched is None else self.watched.take
         self.signal: Event = alarm or handler.Event()
         self.idle_s = IDLE_S
-        self.torn: BaseException | None = None
-        self._bug: BaseException | None = None
+        self.mark = EngineMark(handler, self.signal)
         self.task: Any = None
         self._id: int | None = None
         self._sleeps_until = AWAKE
@@ -93,28 +93,6 @@ class EngineWorker:
         if due < self._sleeps_until:
             self.signal.set()
 
-    def tear(self, cause: BaseException) -> None:
-        """Note that somebody who worked for the engine did not finish.
-
-        After an interruption the worker begins anew. Any other cause is a bug: `raise_bug` ends the
-        worker by it, as by one of its own, and the engine with it.
-        """
-        if not self._is_from_outside(cause):
-            self._bug = cause  # first: whoever sees the mark raises it
-        self.torn = cause
-        self.signal.set()
-
-    def raise_bug(self) -> None:
-        """On the worker: raise what somebody failed with who worked for the engine."""
-        bug, self._bug = self._bug, None
-        if bug is not None:
-            raise bug
-
-    def _is_from_outside(self, error: BaseException) -> bool:
-        """Return whether it is no bug: a signal handler raised it, say, or called the client where it cannot be called."""
-        outside = ReentrantCallError, ForkedClientError
-        return not isinstance(error, Exception) or isinstance(error, outside) or self._handler.interrupted(error)
-
     def end(self, seconds: float) -> None:
         """Wait for the end of the worker, whose work is over: so long, and a moment at least."""
         self.signal.set()
@@ -139,8 +117,8 @@ class EngineWorker:
         try:
             self._take_turns()
         except BaseException as error:
-            if self._is_from_outside(error):
-                self.torn = error  # first: what is told as the connections end is not believed
+            if self.mark.is_from_outside(error):
+                self.mark.cause = error  # first: what is told as the connections end is not believed
                 if self.watched is not None:
                     self.watched.cut_short(error)
                 if not self._handler.cooperative:
@@ -181,9 +159,9 @@ class EngineWorker:
 
         Return False if it was another error, or if no worker can be started any more.
         """
-        if not self._is_from_outside(error):
+        if not self.mark.is_from_outside(error):
             return False
-        self.torn = error
+        self.mark.cause = error
         self._unclaimed = [None]  # first: a caller that finds no worker starts one
         self.task = None
         try:

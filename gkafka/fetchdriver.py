@@ -3,7 +3,7 @@
 A fetch worker sends, and on OS threads reads its connections itself; under gevent their readers
 take the answers in, and wake it. A caller only takes from the queues, and wakes the worker where that
 has made room. A signal handler's exception may end any of them between two steps. Whoever is hit
-leaves one mark (`Step.torn`, `EngineWorker.torn`), and the worker begins anew (`restart`): what was
+leaves one mark (`Step`, `EngineWorker.mark`), and the worker begins anew (`restart`): what was
 not handed out is fetched once more.
 """
 
@@ -13,7 +13,6 @@ import logging
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gkafka import records
@@ -28,6 +27,7 @@ from gkafka.exceptions import ConsumerStoppedException, KafkaException, KafkaTim
 from gkafka.explaining import Watchdog
 from gkafka.inflight import LOST_S
 from gkafka.logs import get_logger
+from gkafka.marks import EngineMark, Mark
 from gkafka.records._damage import Place, corrupt, explain_crc
 
 if TYPE_CHECKING:
@@ -102,10 +102,11 @@ class Fetching:
         elif self.worker is not None:
             self.worker.wake()
 
-    def tear(self, cause: BaseException) -> None:
-        """Who took an answer in was interrupted, or met a bug."""
-        if self.worker is not None:
-            self.worker.tear(cause)
+    @property
+    def mark(self) -> EngineMark:
+        """Mark for whoever takes in an answer to what its worker asked."""
+        assert self.worker is not None
+        return self.worker.mark
 
     # -- on the worker
     def turn(self) -> float | None:
@@ -122,24 +123,18 @@ class Fetching:
             driver.died(error)
 
 
-class Step:
-    """`with lock, step:` for statements that belong together.
+class Step(Mark):
+    """Mark of the machines and queues of a consumer: `with lock, step:`.
 
-    torn: what interrupted them, so that a queue may lack what its position has passed. Nothing is
-    read of any before `FetchDriver.restart`.
+    With a cause a queue may lack what its position has passed. Nothing is read of any before
+    `FetchDriver.restart`. A Kafka error cuts nothing short.
     """
 
-    __slots__ = ("torn",)
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.torn: BaseException | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None and not isinstance(error, KafkaException):
-            self.torn = error
+    def tear(self, error: BaseException) -> None:
+        if not isinstance(error, KafkaException):
+            self.cause = error
 
 
 class Both:
@@ -263,7 +258,7 @@ class FetchDriver:
         with self.taking, self.lock:
             self.run.left = 0  # who takes one by one comes by a lock from now on
             states = Counter(queue.state for queue in self.queues.values())
-            cause, under_way = self.step.torn, self._forget_fetched()
+            cause, under_way = self.step.cause, self._forget_fetched()
             self.restarts += 1
         was_lost = isinstance(cause, KafkaTimeoutError)
         why = str(cause) if was_lost else f"{type(cause).__name__} interrupted a step"
@@ -291,7 +286,7 @@ class FetchDriver:
             share.fetcher.positions = {tp: queue.position for tp, queue in queues.items()}
             share.fetcher.forget_requests()
         self.held = 0
-        self.step.torn = None
+        self.step.cause = None
         return under_way
 
     def cancel_parked(self, partitions: Collection[TopicPartition]) -> list[tuple[Fetching, int]]:
@@ -408,12 +403,12 @@ class FetchDriver:
             watched.read()
             due = watched.look(woke, self._looks_every_s)
         handler.check_fork()
-        if worker.torn is not None:
-            self.step.torn, worker.torn = worker.torn, None
-            worker.raise_bug()
-        if self.step.torn is None and woke >= self._lost_at(share):
-            self.step.torn = KafkaTimeoutError("an answer was lost")
-        if self.step.torn is not None:
+        if worker.mark.cause is not None:
+            self.step.cause, worker.mark.cause = worker.mark.cause, None
+            worker.mark.raise_bug()
+        if self.step.cause is None and woke >= self._lost_at(share):
+            self.step.cause = KafkaTimeoutError("an answer was lost")
+        if self.step.cause is not None:
             self.restart()
         share.again = False
         due = min(due, self._drive(share, handler.monotonic()))
@@ -483,7 +478,7 @@ class FetchDriver:
             self._take_in(share, asked, response, error)
             share.wake()
         except BaseException as exc:
-            share.tear(exc)  # a half of an answer is none
+            share.mark.tear(exc)  # a half of an answer is none
             raise
 
     def _take_in(self, share: Fetching, asked: Asked, response: Any, error: KafkaException | None) -> None:
@@ -492,7 +487,7 @@ class FetchDriver:
         self.fetches += 1
         while not self.stopped:
             with self.lock, self.step:
-                if self.step.torn is not None:
+                if self.step.cause is not None:
                     return  # it is fetched again
                 taken = next(slices, None)
                 if taken is None:
@@ -540,16 +535,13 @@ class FetchDriver:
         """take_in(response, error) is called under the lock."""
 
         def on_done(response: Any, error: KafkaException | None) -> None:
-            try:
+            with share.mark:
                 with self.lock, self.step:
-                    if self.step.torn is None:  # else it is asked again
+                    if self.step.cause is None:  # else it is asked again
                         take_in(response, error)
                 if error is None or self.errors:  # else there is no news for who waits, and looking at all queues takes long
                     self.filled.set()
                 share.wake()
-            except BaseException as exc:
-                share.tear(exc)
-                raise
 
         try:
             broker = self._broker(question.broker_id)

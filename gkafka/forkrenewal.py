@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gkafka import lifetime
 from gkafka.logs import get_logger
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.producerdriver import ProducerDriver
@@ -45,7 +46,7 @@ class ForkRenewal:
             while self.pid != os.getpid() and not turn:
                 sleep(0.001)
             return
-        try:
+        with Undoing(turn.append, None):
             if self._inherited is None:  # else the first try ended half-way, and what is here now is not the parent's any more
                 self._inherited = self.held
             self.held = begin()
@@ -55,6 +56,3 @@ class ForkRenewal:
             self._inherited = None
             watch()
             self.pid = os.getpid()  # last: other threads wait for it
-        except BaseException:
-            turn.append(None)
-            raise

@@ -17,6 +17,7 @@ from gkafka.config import ConsumerConfig, check_keywords
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.core.groupstate import Change, GroupOptions, Tell
 from gkafka.exceptions import ConfigurationError, ConsumerStoppedException, KafkaException, KafkaTimeoutError
+from gkafka.guarding import guarded
 from gkafka.lifetime import ends
 from gkafka.logs import get_logger
 from gkafka.membership import Member, rebalance_timeout_s
@@ -126,14 +127,13 @@ class ManagedBalancedConsumer(Balancing):
         self._waiting_since = 0.0
         cluster.adopt(self)  # whole: the client ends it
         if auto_start:
-            try:
-                self.start()
-            except ConsumerStoppedException:  # whoever stopped it sees it through
-                raise
-            except BaseException:  # nobody will have it, to stop it
-                with contextlib.suppress(KafkaException):
-                    self.close(0)
-                raise
+            guarded(self.start, failed=self._not_started)
+
+    def _not_started(self, error: BaseException) -> bool:
+        if not isinstance(error, ConsumerStoppedException):  # else whoever stopped it sees it through
+            with contextlib.suppress(KafkaException):  # nobody will have it, to stop it
+                self.close(0)
+        return True
 
     # -- life ----------------------------------------------------------------------------------------------------------------
     def start(self) -> None:

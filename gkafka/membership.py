@@ -24,16 +24,16 @@ from gkafka.core.groupleader import Election
 from gkafka.core.groupmachine import MakeMachine
 from gkafka.core.groupstate import Ask, GroupOptions, Plan, State, Tell, Ticket, Verdict
 from gkafka.escaping import escaped
-from gkafka.exceptions import ForkedClientError, KafkaException, ReentrantCallError
+from gkafka.exceptions import ForkedClientError, KafkaException
 from gkafka.grouptopics import GroupTopics
+from gkafka.guarding import guarded
 from gkafka.lifetime import watch_member
 from gkafka.logs import get_logger
+from gkafka.marks import EngineMark
 from gkafka.memberrequests import UNANSWERED_S, MemberRequests
 from gkafka.wire.groups import JoinGroupRequest, has_rebalance_timeout
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from gkafka.cluster import Cluster
     from gkafka.handlers import Handler
     from gkafka.handlers.primitives import Event
@@ -57,35 +57,6 @@ _STATES = {
     State.LEAVING: "leaving",
     State.LEFT: "has left",
 }
-
-
-class Mark:
-    """Notes that the body of a `with` statement was interrupted, so that its work is not finished.
-
-    cause: the exception, until the member begins anew. bug: the same if it came from no signal
-    handler, kill or time-out. wake: the event to set then.
-    """
-
-    __slots__ = ("_handler", "_wake", "bug", "cause")
-
-    def __init__(self, handler: Handler, wake: Event) -> None:
-        self._handler, self._wake = handler, wake
-        self.cause: BaseException | None = None
-        self.bug: BaseException | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:
-            if not self._is_from_outside(error):
-                self.bug = error  # first: whoever sees the mark raises it
-            self.cause = error
-            self._wake.set()
-
-    def _is_from_outside(self, error: BaseException) -> bool:
-        outside = ReentrantCallError, ForkedClientError
-        return not isinstance(error, Exception) or isinstance(error, outside) or self._handler.interrupted(error)
 
 
 class Member:
@@ -116,7 +87,7 @@ class Member:
         self._group = machine(options, topics, backoff=Backoff(0.1, max_pause_s), chance=self._handler.random())
         self._group.is_interruption = self._handler.interrupted
         self._wake = self._handler.Event()
-        self._mark = Mark(self._handler, self._wake)
+        self._mark = EngineMark(self._handler, self._wake)
         self._requests = MemberRequests(cluster, self._answered)
         self._topics = GroupTopics(cluster, options.group)
         self._watchers: list[Any] = []  # an event for each caller in wait_for(): one that all shared would be cleared by one for another
@@ -378,7 +349,7 @@ class Member:
         Nobody knows how far the interrupted step came. Raises the error if it was a bug.
         """
         cause = self._mark.cause
-        if self._mark.bug is not None:
+        if self._mark.bug is not None:  # it stays: a member that met one does not begin anew
             raise self._mark.bug
         self._restarts += 1
         level, why = logging.WARNING, "an answer was lost"
@@ -475,17 +446,19 @@ class Member:
         try:
             self._calling = self._handler.current_id()
             self._worker.hold(self._calling)  # it leaves the group behind this: whoever ends the client in here shall not wait for that
-            self._on_change(tell, self._group.generation, self._group.member_id)
-        except BaseException as exc:
-            if self._handler.from_outside(exc):
-                raise  # the worker that takes over calls it again
-            self._on_problem(exc)
+            guarded(self._on_change, tell, self._group.generation, self._group.member_id, failed=self._change_failed)
         finally:
             self._calling = None
             self._worker.hold(None)
         with self._lock, self._mark:
             self._group.ownership.told(tell)
         self.look_again()
+
+    def _change_failed(self, error: BaseException) -> bool:
+        if self._handler.from_outside(error):
+            return True  # the worker that takes over calls it again
+        self._on_problem(error)
+        return False
 
     def _divide(self, election: Election) -> None:
         """As the leader. The assignor may be the user's, and take long: heartbeats go on meanwhile."""

@@ -65,7 +65,7 @@ class ProducerDriver:
     appender: where the records are; acks: 0, 1 or -1; codec, level: of the batches. `lock` guards the
     machine (`sender`, `accumulator`, a transaction's) and is held for moments only.
 
-    Whoever works here and is interrupted leaves the mark `worker.torn`, and the worker begins anew
+    Whoever works here and is interrupted leaves the mark `worker.mark.cause`, and the worker begins anew
     (`restart`). Nothing is mended. A bug ends the producer (`died`), whoever meets it.
     """
 
@@ -132,7 +132,7 @@ class ProducerDriver:
         log.error("the producer has failed and ends by %s", type(error).__name__, exc_info=error)
         with self.lock:
             self._rebuild()
-            self.worker.torn = None  # else nobody would be told
+            self.worker.mark.cause = None  # else nobody would be told
         self.end_with(ProduceFailureError(f"the producer has failed and was ended by {type(error).__name__}: {error}; make a new producer"))
 
     # -- what callers leave ----------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class ProducerDriver:
             watched.read()
         handler.check_fork()
         now = handler.monotonic()
-        if self.worker.torn is not None or (self.in_flight.requests and self.in_flight.has_lost(now)):
+        if self.worker.mark.cause is not None or (self.in_flight.requests and self.in_flight.has_lost(now)):
             self.restart()
         due = self._drive(now)
         if watched is not None:
@@ -252,11 +252,11 @@ class ProducerDriver:
         """On the worker: begin anew. Who worked on the machine was interrupted, and how far it came nobody knows. Connections end, what was under way is sent
         again in its order, and what was about to be told is told. Raises if it was a bug.
         """
-        self.worker.raise_bug()
+        self.worker.mark.raise_bug()
         self.restarts += 1
         level, why = logging.WARNING, "an answer was lost"
-        if self.worker.torn is not None:  # as the program's own signal handlers do, at its end, too
-            level, why = logging.INFO, f"{type(self.worker.torn).__name__} interrupted one of its workers"
+        if self.worker.mark.cause is not None:  # as the program's own signal handlers do, at its end, too
+            level, why = logging.INFO, f"{type(self.worker.mark.cause).__name__} interrupted one of its workers"
         with self.lock:
             states = count_states(self.owed())
         log.log(level, "the producer begins anew, its connections end: %s; its batches: %s", why, states)
@@ -268,7 +268,7 @@ class ProducerDriver:
             if self.fatal is not None:
                 self.sender.abandon(self.fatal)
             self._producer_ids.restart()
-            self.worker.torn = None
+            self.worker.mark.cause = None
         if self.transactions is not None:
             self.transactions.ask_again()
         self.finish()
@@ -382,7 +382,7 @@ class ProducerDriver:
     def give_up(self, error: KafkaException) -> None:
         """Fail all that is not settled. The worker tells it, if it is there."""
         with self.lock:
-            if self.worker.torn is not None:
+            if self.worker.mark.cause is not None:
                 self._rebuild()
             self.notes.take()
             self.sender.abandon(error)
@@ -403,12 +403,12 @@ class ProducerDriver:
             error = (broker and broker.doubt_again(PRODUCE, "producer ids", error)) or error
         try:
             with self.lock:
-                if self.worker.torn is not None or not self.in_flight.remove(outgoing):
+                if self.worker.mark.cause is not None or not self.in_flight.remove(outgoing):
                     return  # the worker begins anew, or has: all that was under way is sent again
                 divided = self._settle(outgoing, response, error)
             self._after_answer(outgoing, error, divided)
         except BaseException as exc:
-            self.worker.tear(exc)
+            self.worker.mark.tear(exc)
             raise
         if self.accumulator.unsettled or self.transactions is not None or error is not None:
             self.worker.signal.set()
@@ -447,7 +447,7 @@ class ProducerDriver:
         if not self.sender.outcomes.ended:
             return
         with self.lock:
-            if self.worker.torn is not None:
+            if self.worker.mark.cause is not None:
                 return
             settled = self.sender.outcomes.take_ended()
         self.results.tell(settled)

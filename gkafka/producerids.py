@@ -59,22 +59,16 @@ class ProducerIds:
             self._sender.numbering.ask_again()
 
     def _on_answer(self, asked: object, response: Any, error: KafkaException | None) -> None:
-        try:
-            self._take(asked, response, error)
-        except BaseException as exc:
-            self._worker.tear(exc)
-            raise
-
-    def _take(self, asked: object, response: Any, error: KafkaException | None) -> None:
-        with self._lock:
-            if asked is not self._asked:
-                return  # the worker has begun anew
-            self._asked, fatal = None, None
-            if isinstance(error, CutShort):
-                self._sender.numbering.ask_again()
-            else:
-                fatal = self._sender.on_producer_id(response, error, self._handler.monotonic())
-        if fatal is not None:
-            log.error("no producer id: %s", fatal)
-            self._on_fatal(fatal)
-        self._worker.signal.set()
+        with self._worker.mark:
+            with self._lock:
+                if asked is not self._asked:
+                    return  # the worker has begun anew
+                self._asked, fatal = None, None
+                if isinstance(error, CutShort):
+                    self._sender.numbering.ask_again()
+                else:
+                    fatal = self._sender.on_producer_id(response, error, self._handler.monotonic())
+            if fatal is not None:
+                log.error("no producer id: %s", fatal)
+                self._on_fatal(fatal)
+            self._worker.signal.set()

@@ -102,7 +102,7 @@ class QueueReader:
         """
         driver = self._driver
         with self._lock:
-            if queue.reader is not reader or driver.step.torn is not None:
+            if queue.reader is not reader or driver.step.cause is not None:
                 return False  # another thread has sought meanwhile, or was interrupted
             if queue.is_void:  # what is left of it, nothing at least, says nothing of where the position is now
                 driver.held -= queue.size

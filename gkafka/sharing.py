@@ -236,9 +236,11 @@ class Share:
         """Begin with what could not begin yet; notice topics and partitions that come into being."""
         if self._unplaced and self._place():
             self._tell_of_troubles()
-        if self._subscription.has_news():
+        news = self._subscription.news()
+        if news is not None:
             self._member.subscribe(self._subscription.topics())
             self._division.count(self._subscription.counts(), self._member.identity[0], self._handler.monotonic())
+            self._subscription.took_up(news)
         generation, now = self._member.identity[0], self._handler.monotonic()
         if self._member.is_outdated:
             self._division.outdate(generation, now)
@@ -258,15 +260,11 @@ class Share:
         consumer = self._consumer()
         if listener is None or consumer is None:
             return
-        try:
-            listener(consumer, sorted(partitions))
-        except BaseException as exc:
-            if self._handler.hands_on(exc):
-                return
-            if self._handler.interrupted(exc):
-                raise  # before it began: it is called again
-            log.exception("group %r: a listener failed", self._group)
-            self._on_problem(exc)
+        self._handler.call_back(listener, consumer, sorted(partitions), failed=self._listener_failed)
+
+    def _listener_failed(self, error: BaseException) -> None:
+        log.error("group %r: a listener failed", self._group, exc_info=error)
+        self._on_problem(error)
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> None:
         held = self._member.terms

@@ -45,6 +45,7 @@ from gkafka.ownedpartition import OwnedPartition
 from gkafka.partition import Partition
 from gkafka.protocol import OffsetFetchPartitionResponse
 from gkafka.starter import held_weakly
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -288,7 +289,7 @@ class SimpleConsumer(OfOneProcess):
             allowed=lambda: (consumer := me()) is not None and consumer._may_commit(),  # as it will be then
         )
         engine.start()
-        try:
+        with Undoing(self._start_failed, engine):
             starts, epochs = self._starts(engine, partitions)
             engine.assign(starts, {self._tp(p): partitions[p] for p in partitions}, epochs=epochs)
             engine.note_committed({tp: starts[tp] for tp in epochs})
@@ -297,12 +298,12 @@ class SimpleConsumer(OfOneProcess):
             engine.start_offsets_known(self._deadline())
             if self._reset_on_start and self._group:
                 self._commit(engine)
-        except BaseException:
-            self._running = False
-            engine.stop()
-            raise
         if self._auto_commit_enable:
             self._setup_autocommit_worker()
+
+    def _start_failed(self, engine: NativeConsumer) -> None:
+        self._running = False
+        engine.stop()
 
     def _deadline(self) -> float:
         return self._handler.monotonic() + self._cluster.config.api_timeout_ms / 1000

@@ -68,8 +68,8 @@ class Subscription:
         """Names of topics that are awaited."""
         return {name for name in self._names if self._cluster.metadata.topic(name) is None} if self._is_patient else set()
 
-    def has_news(self) -> bool:
-        """Is there anything to be told that was not there the last time? Topics of a pattern are looked for every metadata_max_age_ms, those that are
+    def news(self) -> int | None:
+        """Is there anything that was not there the last time? Then a number, for took_up() when that is done. Topics of a pattern are looked for every metadata_max_age_ms, those that are
         awaited about once a second."""
         metadata, now = self._cluster.metadata, self._handler.monotonic()
         if self._awaits or (self._is_patient and metadata.version != self._seen_version):
@@ -79,25 +79,24 @@ class Subscription:
         if self._pattern is not None and now - self._listed_at > self._cluster.config.metadata_max_age_ms / 1000:
             self._listed_at = now
             metadata.want_everything()
-        seen, self._seen_version = self._seen_version, metadata.version
-        return seen != self._seen_version
+        return metadata.version if metadata.version != self._seen_version else None
+
+    def took_up(self, news: int) -> None:
+        """All that came up to these news is done."""
+        self._seen_version = news
 
     @property
     def is_behind(self) -> bool:
-        """Are there metadata that has_news() was not asked about yet?"""
+        """Are there metadata that took_up() was not told of yet?"""
         return self._cluster.metadata.version != self._seen_version
 
     def patience_s(self) -> float:
-        """When to ask has_news() at the latest, though nobody heard of new metadata: it looks for what is not known yet."""
+        """When to ask news() at the latest, though nobody heard of new metadata: it looks for what is not known yet."""
         if self._awaits:
             return AWAITED_S
         if self._pattern is None:
             return float("inf")
         return max(SOONEST_S, self._listed_at + self._cluster.config.metadata_max_age_ms / 1000 - self._handler.monotonic())
-
-    def look_again(self) -> None:
-        """What has_news() told of was not taken up: the caller was interrupted."""
-        self._seen_version = -1
 
     def topics(self) -> list[str]:
         """All names, or the topics that match now; internal ones do if the client shows them."""

@@ -135,7 +135,7 @@ class RecordTaker:
             try:
                 with self._taking:
                     self.run.left = 0  # it would take what comes behind, which a deserializer that fails goes back over
-                    is_torn = self._driver.step.torn is not None  # a worker begins anew: until then nothing may be read
+                    is_torn = self._driver.step.cause is not None  # a worker begins anew: until then nothing may be read
                     call.wants_more = is_torn
                     may_take = not is_torn and not self.troubles and self.may_hand_out()
                     taken = take(call, wanted, reads_until) if may_take else []
@@ -269,7 +269,7 @@ class RecordTaker:
         """Give what an interrupted call took to the next one: with what others took since, twice rather than never."""
         with self._lock:
             self.run.left = 0
-            self._driver.step.torn = cause  # readers stand where nobody else does
+            self._driver.step.cause = cause  # readers stand where nobody else does
             for position, term, before, before_epoch in taken:
                 if position.term == term and before < position.consumed:
                     position.consumed, position.consumed_epoch = before, before_epoch
@@ -308,7 +308,7 @@ class RecordTaker:
 
     def _is_any_open(self) -> bool:
         """May something be handed out? Each call that waits asks twice: no function is called for an empty queue."""
-        if self._driver.step.torn is not None:
+        if self._driver.step.cause is not None:
             return False
         return any((queue.reader is not None or queue.spans) and self._is_open(queue) for queue in list(self._order))
 

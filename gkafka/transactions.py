@@ -32,6 +32,7 @@ from gkafka.exceptions import (
 from gkafka.groupoffsets import absent
 from gkafka.inflight import LOST_S
 from gkafka.logs import get_logger
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.broker import Broker
@@ -426,7 +427,7 @@ class TransactionCalls:
         What the block raised is raised again. If the commit fails it is aborted, and the commit's error raised.
         """
         calls, which = self._transactional(), object()
-        try:
+        with Undoing(calls.abort_after_failure, which):  # a commit, too, that is cut short before it was asked for
             try:
                 calls.begin(None, which)
             except TransactionAbortableError:  # the one before, whose commit was cut short
@@ -435,9 +436,6 @@ class TransactionCalls:
             yield self
             if not calls.end_was_asked:  # by the block itself; what ended otherwise has failed, and the commit says so
                 calls.commit_or_abort(which)
-        except BaseException:  # of the commit, too: what cuts it short before it was asked for leaves the transaction open
-            calls.abort_after_failure(which)
-            raise
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:

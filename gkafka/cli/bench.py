@@ -12,13 +12,14 @@ from uuid import uuid4
 import click
 
 from gkafka.cli.arguments import TOPIC
-from gkafka.cli.connection import CONSUMER, PRODUCER, connect, connection_options, in_time, lift, settings_of
+from gkafka.cli.connection import CONSUMER, PRODUCER, close_quietly, connect, connection_options, in_time, lift, settings_of
 from gkafka.cli.failures import ToolError
 from gkafka.cli.output import document, json_option, note, table, wants_json
 from gkafka.cli.pipes import stoppable
 from gkafka.cli.progress import progress
 from gkafka.cli.quantities import PARTITIONS, RECORDS, REPLICAS, VALUE_BYTES, Quantity
 from gkafka.cli.starts import EARLIEST, Start, all_partitions, ends_of, partitions_of, starts_of
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.client import KafkaClient
@@ -192,14 +193,8 @@ def _produce(client: KafkaClient, topic: str, load: Load, options: dict[str, Any
 @contextlib.contextmanager
 def _ended(producer: NativeProducer) -> Iterator[NativeProducer]:
     """Close it at the end; of a measurement that was broken off nobody asks what became of its records."""
-    from gkafka.exceptions import KafkaException
-
-    try:
+    with Undoing(close_quietly, producer, 0):
         yield producer
-    except BaseException:
-        with contextlib.suppress(KafkaException):
-            producer.close(0)
-        raise
     producer.close(DRAIN_S)
 
 

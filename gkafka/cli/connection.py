@@ -14,10 +14,12 @@ import click
 
 from gkafka.cli.progress import progress
 from gkafka.cli.quantities import Quantity
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
     from gkafka.client import KafkaClient
+    from gkafka.nativeproducer import NativeProducer
 
 __all__ = [
     "CONSUMER",
@@ -171,16 +173,17 @@ def connect(ctx: click.Context, prefix: str = "", *, uses: tuple[str, ...] = (),
     if "connect_timeout_ms" not in settings.client:
         options.setdefault("connect_timeout_ms", min(settings.timeout_s * HALF, CONNECT_S) * 1000)
     client = open_client(settings, debug=bool(given(ctx).get("debug")), **options)
-    try:
-        with progress().shown(ctx.command_path):
-            yield client
-    except BaseException:  # what ended the command is told, and not what became of the rest
-        from gkafka.exceptions import KafkaException
-
-        with suppress(KafkaException):
-            client.close(CLOSE_S)
-        raise
+    with Undoing(close_quietly, client, CLOSE_S), progress().shown(ctx.command_path):
+        yield client
     client.close(CLOSE_S)
+
+
+def close_quietly(ended: KafkaClient | NativeProducer, timeout_s: float) -> None:
+    """Close after an exception: it says what went wrong, and an error of close() does not."""
+    from gkafka.exceptions import KafkaException
+
+    with suppress(KafkaException):
+        ended.close(timeout_s)
 
 
 @contextmanager

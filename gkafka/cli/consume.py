@@ -33,6 +33,7 @@ from gkafka.cli.recordtext import (
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, ends_told, starts_of
 from gkafka.common import TopicPartition
 from gkafka.exceptions import CorruptRecordError
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
@@ -276,6 +277,12 @@ def _consume(
     here = progress()
     reading = Reading(client, wanted, here)
     left = wanted.most
+
+    def handled_in_part(messages: list[Message], chosen: Sequence[int], lines: Sequence[bytes], before: int) -> None:
+        """Up to the first one that is not wholly out. chosen: their places, and that behind the last one."""
+        whole = _count_whole(lines, len(behind), output.taken - before)
+        reading.handled(messages[: chosen[whole]], whole)
+
     try:
         while left != 0 and not reading.over():
             messages = reading.take(left if fits is None else None)
@@ -284,13 +291,8 @@ def _consume(
                 continue
             chosen, used = _chosen(messages, fits, left)
             lines = lines_of(messages[:used] if len(chosen) == used else [messages[i] for i in chosen])
-            before = output.taken
-            try:
+            with Undoing(handled_in_part, messages, [*chosen, used], lines, output.taken):
                 output.write(behind.join([*lines, b""]))
-            except BaseException:  # up to the first one that is not wholly out
-                whole = _count_whole(lines, len(behind), output.taken - before)
-                reading.handled(messages[: [*chosen, used][whole]], whole)
-                raise
             reading.handled(messages[:used], len(chosen))
             left = None if left is None else left - len(chosen)
             if used == len(messages):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -28,6 +29,7 @@ from gkafka.cli.progress import progress, so_far
 from gkafka.cli.quantities import PARTITION, RECORDS
 from gkafka.cli.starts import EARLIEST, LATEST, Start, StartType, all_partitions, ends_of, partitions_of, starts_of
 from gkafka.common import TopicPartition
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
@@ -165,13 +167,10 @@ def copy(
         asked = Asked(source, target, group, start, partitions, max_messages, not until_end, partition_by, transactions)
         producer = _producer_options(settings_of(ctx, "to", uses=(PRODUCER,)) if two else settings, compression)
         plan = _plan(reader, writer, asked, Means(_consumer_options(settings), producer, settings.at_once(AT_ONCE)))
-        try:
+        tell = partial(_tell, plan, counts, as_json=wants_json(ctx))
+        with Undoing(lambda: (counts.total or counts.unsure) and tell()):
             _copy(reader, writer, plan, counts)
-        except BaseException:
-            if counts.total or counts.unsure:
-                _tell(plan, counts, as_json=wants_json(ctx))
-            raise
-        _tell(plan, counts, as_json=wants_json(ctx))
+        tell()
 
 
 # -- what is to be done ----------------------------------------------------------------------------------------------------
@@ -353,16 +352,15 @@ class Step:
             self.settle()
             return
         self._taken, self._positions, self._sent = {}, {}, []
-        try:
-            with self._naming(), self._transaction():
-                self._write_all(first)
-                self._acknowledged()
-        except BaseException:
-            self._counts.unsure += sum(self._taken.values())
-            raise
+        with Undoing(self._doubt), self._naming(), self._transaction():
+            self._write_all(first)
+            self._acknowledged()
         for partition, count in self._taken.items():
             self._counts.written[partition] = self._counts.written.get(partition, 0) + count
         self._counts.next.update(self._positions)
+
+    def _doubt(self) -> None:
+        self._counts.unsure += sum(self._taken.values())
 
     def settle(self) -> None:
         """Commit the marks of transactions behind the last record, too: no record stands for them, and they would be lag for ever."""

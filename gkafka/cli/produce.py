@@ -7,6 +7,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat, starmap
 from operator import methodcaller
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ from gkafka.cli.quantities import PARTITION, ParamType, Quantity
 from gkafka.cli.recordtext import JSON_FORMATS, READ_FORMATS, BadLine, BytesType, Draft, is_value, reader
 from gkafka.cli.starts import all_partitions
 from gkafka.cli.wording import in_tools_words
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from gkafka.cli.settings import Settings
@@ -167,25 +169,21 @@ def produce(
         "enable_idempotence": idempotent,
         "delivery_timeout_ms": None if delivery_timeout is None else delivery_timeout * 1000,
     }
-    try:
-        with stoppable():
-            options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
-            here = progress()
-            here.counted = report.told
-            here.rest = NOTHING_CHANGED if dry_run else "lines that were not read are not written"
-            with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(client):
-                if sys.stdin is not None and sys.stdin.isatty():  # somebody may be typing the lines
-                    here.hide()
-                if dry_run:
-                    client.get_producer(**options)  # it looks at the options, and asks no broker
-                    report.accepted += sum(len(block.numbers) for block in rows)
-                else:
-                    _produce(client, topic, rows, every, report, options)
-    except BaseException:
-        if report.accepted or report.bad:  # what came of the lines before it
-            report.tell(as_json=wants_json(ctx), dry_run=dry_run)
-        raise
-    report.tell(as_json=wants_json(ctx), dry_run=dry_run)
+    tell = partial(report.tell, as_json=wants_json(ctx), dry_run=dry_run)
+    with Undoing(lambda: (report.accepted or report.bad) and tell()), stoppable():  # tells what came of the lines before it
+        options = _options(settings_of(ctx, uses=(PRODUCER,)), said)
+        here = progress()
+        here.counted = report.told
+        here.rest = NOTHING_CHANGED if dry_run else "lines that were not read are not written"
+        with connect(ctx, uses=(PRODUCER,), auto_create_topics=False) as client, in_time(client):
+            if sys.stdin is not None and sys.stdin.isatty():  # somebody may be typing the lines
+                here.hide()
+            if dry_run:
+                client.get_producer(**options)  # it looks at the options, and asks no broker
+                report.accepted += sum(len(block.numbers) for block in rows)
+            else:
+                _produce(client, topic, rows, every, report, options)
+    tell()
     if report.is_bad:
         ctx.exit(1)
 

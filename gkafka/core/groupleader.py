@@ -9,6 +9,7 @@ from gkafka.brokererrors import KafkaException
 from gkafka.common import TopicPartition
 from gkafka.core.assignors import ASSIGNORS, Assignment, Assignor, GroupMember, Topics
 from gkafka.exceptions import AssignmentError, ProtocolError
+from gkafka.guarding import guarded
 from gkafka.unseen import described
 from gkafka.wire.consumerprotocol import ConsumerProtocolAssignment, by_topic, flattened, read_subscription
 from gkafka.wire.groups import JoinGroupResponseMember, SyncGroupRequestAssignment
@@ -73,21 +74,28 @@ def _tried(
     assignor: Assignor, topics: Topics, members: Sequence[GroupMember], is_interruption: Callable[[BaseException], bool]
 ) -> tuple[Any, AssignmentError | None]:
     """What it made, and why that is of no use."""
-    made = cause = None
-    try:
-        made = assignor.assign(topics, members)
+    failures: list[AssignmentError] = []
+
+    def refuse(objection: str, cause: BaseException | None = None) -> None:
+        failure = AssignmentError(f"assignor {assignor.name!r} {objection}; a built-in one made this assignment instead")
+        failure.__cause__ = cause
+        failures.append(failure)
+
+    def assign() -> Any:
+        made: Any = assignor.assign(topics, members)
         if isinstance(made, Mapping):
             made = {name: list(partitions) for name, partitions in made.items()}  # an iterator could be read but once
         objection = None if assignor is ASSIGNORS.get(assignor.name) else _objection(made, assignor, topics, members)
-    except BaseException as error:
-        if is_interruption(error):
-            raise
-        objection, cause = f"raised {described(error)}", error
-    if objection is None:
-        return made, None
-    failure = AssignmentError(f"assignor {assignor.name!r} {objection}; a built-in one made this assignment instead")
-    failure.__cause__ = cause
-    return None, failure
+        if objection is not None:
+            refuse(objection)
+        return made
+
+    def failed(error: BaseException) -> bool:
+        refuse(f"raised {described(error)}", error)
+        return is_interruption(error)
+
+    made = guarded(assign, failed=failed)
+    return (None, failures[0]) if failures else (made, None)
 
 
 def _written(assignment: Assignment, members: Sequence[GroupMember]) -> list[SyncGroupRequestAssignment]:

@@ -9,6 +9,7 @@ from gkafka.common import TopicPartition
 from gkafka.core.assignors import Assignor
 from gkafka.core.groupstate import GroupOptions
 from gkafka.exceptions import AssignmentError
+from gkafka.guarding import guarded
 from gkafka.unseen import described
 from gkafka.wire.consumerprotocol import CONSUMER, ConsumerProtocolSubscription, by_topic
 from gkafka.wire.groups import (
@@ -100,12 +101,13 @@ def _user_data(
     is_interruption: Callable[[BaseException], bool],
 ) -> bytes | None:
     advice = "mend it, or name another one in assignors="
-    try:
-        data = assignor.user_data(topics, last, generation)
-    except BaseException as error:
-        if is_interruption(error):
-            raise
-        raise AssignmentError(f"assignor {assignor.name!r}: user_data() raised {described(error)}; {advice}") from error
+
+    def failed(error: BaseException) -> bool:
+        if not is_interruption(error):
+            raise AssignmentError(f"assignor {assignor.name!r}: user_data() raised {described(error)}; {advice}") from error
+        return True
+
+    data = guarded(assignor.user_data, topics, last, generation, failed=failed)
     if data is not None and not isinstance(data, (bytes, bytearray, memoryview)):
         raise AssignmentError(f"assignor {assignor.name!r}: user_data() returned {data!r:.80}, which is neither bytes nor None; {advice}")
     return data

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from gkafka.exceptions import ForkedClientError, KafkaTimeoutError
+from gkafka.guarding import guarded
 from gkafka.handlers import primitives as p
 from gkafka.handlers.lasting import LastingWorker
 from gkafka.logs import get_logger
@@ -326,6 +327,23 @@ class Handler(OfOneProcess, abc.ABC):
         sys.exit() is, and is now handed on to who can end that? Then the function is done with, however far it came. False also where a signal came
         before it began. What a thread raises ends no program."""
         return False
+
+    def call_back(self, function: Callable[..., object], *args: object, failed: Callable[[BaseException], object]) -> None:
+        """Call a function of the application's, and failed(error) with what it raises.
+
+        What hands_on() takes is no failure. The exception of a signal handler that came before the
+        function began goes on: whoever takes over calls the function again.
+        """
+
+        def ended(error: BaseException) -> bool:
+            if self.hands_on(error):
+                return False
+            if self.interrupted(error):
+                return True
+            failed(error)
+            return False
+
+        guarded(function, *args, failed=ended)
 
     @abc.abstractmethod
     def in_owner(self) -> bool:

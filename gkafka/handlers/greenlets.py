@@ -28,6 +28,7 @@ from gkafka.exceptions import (
     SocketDisconnectedError,
     has_begun,
 )
+from gkafka.guarding import guarded
 from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
@@ -461,9 +462,10 @@ class GEventHandler(Handler):
             return fn(*args)
         if self._pool is None:
             self._pool = ThreadPool(POOL_THREADS, hub=self.hub, idle_task_timeout=POOL_IDLE_S)
-        value, error = self._pool.spawn(_outcome, fn, args).get()
-        if error is not None:
-            raise error
+        errors: list[BaseException] = []  # gevent prints one that is raised there
+        value = self._pool.spawn(guarded, fn, *args, failed=errors.append).get()
+        if errors:
+            raise errors.pop()
         return value  # type: ignore[no-any-return]  # gevent's results have no type
 
     def stall_meter(self) -> HubStallMeter:
@@ -566,11 +568,3 @@ def _logged(fn: Callable[..., object], args: tuple[Any, ...]) -> None:
         if interruption(exc) is not None:
             raise
         log.exception("a call failed: %r", fn)
-
-
-def _outcome(fn: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, BaseException | None]:
-    """In a pool thread. The error is carried as a value: gevent prints one that is raised there."""
-    try:
-        return fn(*args), None
-    except BaseException as error:
-        return None, error

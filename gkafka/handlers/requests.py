@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from gkafka.checks import check_seconds
 from gkafka.exceptions import ClientClosedError, ConfigurationError
+from gkafka.guarding import guarded
 from gkafka.handlers.base import Handler, Worker
 from gkafka.handlers.primitives import SLICE_S, Event, Queue
 
@@ -126,17 +127,19 @@ def _work(handler: Handler, shared: RequestHandler.Shared, owner: weakref.ref[Re
 
 
 def _send(shared: RequestHandler.Shared, task: RequestHandler.Task) -> None:
-    try:
+    def send() -> None:
         shared.connection.request(task.request)
         if task.future is not None:
             task.future.set_response(shared.connection.response())
-    except Exception as exc:
+
+    def failed(error: BaseException) -> bool:
+        own = error if isinstance(error, Exception) else ClientClosedError("the worker that sent the request was stopped")
         if task.future is not None:
-            task.future.set_error(exc)
-    except BaseException:
-        if task.future is not None:
-            task.future.set_error(ClientClosedError("the worker that sent the request was stopped"))
-        raise
+            task.future.set_error(own)
+        return own is not error
+
+    try:
+        guarded(send, failed=failed)
     finally:
         shared.requests.task_done()
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gkafka.exceptions import ClientClosedError, KafkaTimeoutError, SocketDisconnectedError
+from gkafka.guarding import guarded
 from gkafka.handlers import primitives as p
 from gkafka.handlers import sockets
 from gkafka.handlers.base import Address, Buffer, Handler, Stream, Worker, log
@@ -28,6 +29,7 @@ from gkafka.handlers.patching import HUB, MONKEY, PatchState, gevent_is_running
 from gkafka.handlers.primitives import SLICE_S
 from gkafka.handlers.readiness import Readiness, WaitingFor, by_kernel, by_selector, check_selector
 from gkafka.handlers.signals import raised_by_handler
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     from selectors import BaseSelector
@@ -130,11 +132,8 @@ class ThreadWorker(Worker):
 
     def start(self) -> None:
         self._workers.add(self)
-        try:
+        with Undoing(self._workers.discard, self):
             self._thread.start()
-        except BaseException:
-            self._workers.discard(self)
-            raise
 
     def _main(self) -> None:
         try:
@@ -535,11 +534,11 @@ class ThreadingHandler(Handler):
             return found
         answer = self.Future()
 
+        def failed(error: BaseException) -> None:
+            answer.set_exception(error)
+
         def ask() -> None:
-            try:
-                answer.set(sockets.lookup(socket.getaddrinfo, host, port))
-            except BaseException as exc:
-                answer.set_exception(exc)
+            guarded(lambda: answer.set(sockets.lookup(socket.getaddrinfo, host, port)), failed=failed)
 
         # The C library's resolver knows no deadline; a thread of its own may outlive ours.
         threading.Thread(target=ask, name=f"gkafka-resolve-{host}", daemon=True).start()

@@ -22,6 +22,10 @@ __all__ = ["Future", "Outcomes"]
 log = get_logger(__name__)
 
 
+def _log_failure(error: BaseException) -> None:
+    log.error("a callback of a future failed", exc_info=error)  # whatever it was: those behind it are called, too
+
+
 class Outcomes:
     """What can be asked of an outcome. `is_done`, `_error`, `_value` and how callbacks are added are those of the kind of future."""
 
@@ -104,14 +108,6 @@ class Future(Outcomes, metaclass=abc.ABCMeta):
         """Is there an outcome?"""
         return bool(self._outcome.done())
 
-    def _ends(self, error: BaseException) -> bool:
-        if self._handler.hands_on(error):
-            return True
-        if self._handler.interrupted(error):
-            return False
-        log.error("a callback of a future failed", exc_info=error)  # whatever it was: those behind it are called, too
-        return True
-
     def _error(self) -> BaseException | None:
         error: BaseException | None = self._outcome.exception(0)
         return error
@@ -136,11 +132,7 @@ class Future(Outcomes, metaclass=abc.ABCMeta):
             error = self._error()
             if (error is None) is not good:
                 return
-            try:
-                fn(self._value() if good else error)
-            except BaseException as exc:
-                if not self._ends(exc):
-                    raise
+            self._handler.call_back(fn, self._value() if good else error, failed=_log_failure)
 
         self._outcome.add_done_callback(tell)
         return self

@@ -11,6 +11,7 @@ from gkafka.handlers.base import Handler, Stream
 from gkafka.net.stream import open_stream
 from gkafka.net.tls import TlsStream, server_name
 from gkafka.net.tlscontext import make_context
+from gkafka.undoing import Undoing
 
 __all__ = ["Certificate", "certificate_of", "described", "see_certificate"]
 
@@ -77,11 +78,8 @@ def _shake_hands(handler: Handler, host: str, port: int, deadline: float, config
     """A stream that has shaken hands and was closed."""
     plain = dataclasses.replace(config, security_protocol="PLAINTEXT")
     stream = open_stream(handler, host, port, deadline=deadline, config=plain)
-    try:
+    with Undoing(stream.close):
         tls = TlsStream(handler, stream, context, server_name(host), f"{host}:{port}")
         tls.handshake(deadline)
-    except BaseException:
-        stream.close()
-        raise
     tls.close()
     return tls

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from gkafka.exceptions import KafkaException
+from gkafka.guarding import guarded
 from gkafka.handlers import Future, Handler
 from gkafka.logs import get_logger
 
@@ -54,17 +55,17 @@ class Completions:
         Such an exception goes on when all callbacks have run.
         """
         while failed:
-            on_done, error = failed[0]
-            try:
-                if on_done is not None:
-                    self.complete(on_done, None, error)
-                del failed[0]
-            except BaseException as exc:
-                del failed[:1]
-                self.fail_each(failed)
-                # The exception may have come before the call.
-                may_be_untold = self._handler.interruptible() or self._handler.interrupted(exc)
-                if on_done is not None and may_be_untold:
-                    with contextlib.suppress(BaseException):
-                        self.complete(on_done, None, error)
-                raise
+            guarded(self._fail, *failed[0], failed=partial(self._cut_short, failed))
+            del failed[0]
+
+    def _fail(self, on_done: OnDone | None, error: KafkaException | None) -> None:
+        if on_done is not None:
+            self.complete(on_done, None, error)
+
+    def _cut_short(self, failed: Failures, exc: BaseException) -> bool:
+        on_done, error = failed.pop(0)
+        self.fail_each(failed)
+        # The exception may have come before the call.
+        if self._handler.interruptible() or self._handler.interrupted(exc):
+            guarded(self._fail, on_done, error, failed=lambda second: None)  # the first one goes on
+        return True

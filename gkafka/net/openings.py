@@ -20,6 +20,7 @@ from typing import Protocol
 from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler
 from gkafka.logs import get_logger
+from gkafka.undoing import Undoing
 
 __all__ = ["AT_ONCE", "Opening", "Openings", "Rank"]
 
@@ -153,23 +154,20 @@ class Openings:
                 return
             self._is_looked_after = True
         try:
-            self._handler.spawn_lasting(self._work, _name="gkafka-openings")
+            with Undoing(self._look_no_more):
+                self._handler.spawn_lasting(self._work, _name="gkafka-openings")
         except KafkaException as exc:  # the handler was stopped: all that wait are being closed
             log.debug("nobody looks after those who wait to connect: %s", exc)
-            self._is_looked_after = False
-        except BaseException:
-            self._is_looked_after = False
-            raise
 
     def _work(self) -> None:
-        try:
+        with Undoing(self._look_no_more):
             while waiting := self._who_waits():
                 self._look_at(waiting)
                 self._handler.sleep(LOOK_S)
                 self._handler.check_fork()
-        except BaseException:
-            self._is_looked_after = False  # by this one
-            raise
+
+    def _look_no_more(self) -> None:
+        self._is_looked_after = False
 
     def _look_at(self, waiting: list[Opening]) -> None:
         now = self._handler.monotonic()

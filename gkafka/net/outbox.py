@@ -14,6 +14,7 @@ from gkafka.exceptions import KafkaException
 from gkafka.handlers import Handler, Lock
 from gkafka.logs import get_logger
 from gkafka.net.completions import OnDone
+from gkafka.undoing import Undoing
 
 __all__ = ["OnDone", "Out", "Outbox"]
 
@@ -88,21 +89,24 @@ class Outbox:
     # -- without it
     def wake(self) -> None:
         """See to it that a worker looks."""
+        self._filled.set()
+        if self._runs or not self._outs:
+            return  # whoever has put something in did so before this look, under the lock with which a worker ends
         try:
-            self._filled.set()
-            with self._lock:
-                if self._runs or not self._outs:
-                    return
-                self._runs = True
-            self._handler.spawn(self._work, _name=self._name, _on_failure=self._worker_ended)
+            # After a signal handler's exception one may come or not, so the next caller sees to it again: one of them works.
+            with Undoing(self._none_comes):
+                with self._lock:
+                    if self._runs or not self._outs:
+                        return
+                    self._runs = True
+                self._handler.spawn(self._work, _name=self._name, _on_failure=self._worker_ended)
         except KafkaException as exc:  # the handler was stopped: no worker will ever look, so it is done here
-            self._runs = False
             self._broke(exc)
             while self._outs:
                 self._finish(self._outs[0])
-        except BaseException:  # a signal handler's: one may come or not, so the next caller sees to it again; one of them works
-            self._runs = False
-            raise
+
+    def _none_comes(self) -> None:
+        self._runs = False
 
     def _worker_ended(self, error: BaseException) -> None:
         """In place of a log line. A signal handler's exception may end it before its first step: then another one does its work."""

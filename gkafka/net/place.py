@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import inf
 
 from gkafka.exceptions import KafkaException, ReentrantCallError, SocketDisconnectedError
+from gkafka.guarding import guarded
 from gkafka.net.backlog import Backlog
 from gkafka.net.link import Link
 from gkafka.net.openings import AT_ONCE, Openings, Rank
@@ -55,15 +56,18 @@ class Place:
 
     def enter(self) -> None:
         """Begin to open the connection, or wait for its turn. A second call does nothing."""
-        try:
-            with self._link.lock:
-                if self.entered or self._link.end is not None:
-                    return
-                self.entered = True
-            self._openings.enter(self)
-        except BaseException as exc:
-            self.entered = not self._reader.is_interruption(exc)  # else it may have a place or not
-            self._reader.cannot_begin(exc)
+        guarded(self._enter, failed=self._not_entered)
+
+    def _enter(self) -> None:
+        with self._link.lock:
+            if self.entered or self._link.end is not None:
+                return
+            self.entered = True
+        self._openings.enter(self)
+
+    def _not_entered(self, error: BaseException) -> None:
+        self.entered = not self._reader.is_interruption(error)  # else it may have a place or not
+        self._reader.cannot_begin(error)
 
     def watch(self) -> None:
         """See to it that `look_while_waiting` is called at the deadlines of requests."""
@@ -104,17 +108,20 @@ class Place:
 
         May run in a caller of another connection, which leaves its place.
         """
-        try:
-            with self._link.lock:
-                if self.begun:
-                    return
-                self.begun = True
-            self._reader.begin()
-        except BaseException as exc:
-            # After an interruption there may be a reader or not, so the next caller starts another:
-            # one of them reads.
-            self.begun = not self._reader.is_interruption(exc)
-            self._reader.cannot_begin(exc)
+        guarded(self._begin, failed=self._not_begun)
+
+    def _begin(self) -> None:
+        with self._link.lock:
+            if self.begun:
+                return
+            self.begun = True
+        self._reader.begin()
+
+    def _not_begun(self, error: BaseException) -> None:
+        # After an interruption there may be a reader or not, so the next caller starts another: one
+        # of them reads.
+        self.begun = not self._reader.is_interruption(error)
+        self._reader.cannot_begin(error)
 
     def look_while_waiting(self, now: float) -> None:
         """Fail the requests whose deadline has passed, in place of a reader or beside it."""

@@ -9,12 +9,13 @@ What ends the worker ends the connection.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import inf
 from typing import TypeAlias, TypeVar
 
 from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaException
+from gkafka.guarding import guarded
 from gkafka.handlers import Handler
 from gkafka.logs import get_logger
 from gkafka.net.completions import Completions
@@ -141,8 +142,8 @@ class Reader:
         finally:  # also if a second signal comes meanwhile
             sent = self._inbox.answering
             if sent is not None:
-                with contextlib.suppress(BaseException):  # what ended it goes on already
-                    self._completions.complete(sent.token, None, error or self.link.closed_error())
+                told = partial(self._completions.complete, sent.token, None, error or self.link.closed_error())
+                guarded(told, failed=lambda second: None)  # what ended it goes on already
             if self.link.stream is not None:
                 self.link.stream.close()  # whoever shut the connection may have been interrupted before that
             self.ended.set()

@@ -15,6 +15,7 @@ from gkafka.exceptions import KafkaException, SocketDisconnectedError
 from gkafka.handlers.base import Handler
 from gkafka.logs import get_logger
 from gkafka.net.authenticator import Authenticator
+from gkafka.undoing import Undoing
 from gkafka.wire.apis import Message, Versions
 
 __all__ = ["Session"]
@@ -81,14 +82,13 @@ class Session:
 
     def _authenticate(self, versions: Versions, timeout_s: float) -> None:
         begun = self._handler.monotonic()
-        try:
-            renew_in_s = self.authenticator.authenticate(versions, self._say, begun + timeout_s)
-        except KafkaException as exc:
-            self._failed(exc)
-            return
-        except BaseException:
-            self._end(SocketDisconnectedError(f"{self._peer}: the worker that authenticates it again was stopped"))
-            raise
+        stopped = SocketDisconnectedError(f"{self._peer}: the worker that authenticates it again was stopped")
+        with Undoing(self._end, stopped):
+            try:
+                renew_in_s = self.authenticator.authenticate(versions, self._say, begun + timeout_s)
+            except KafkaException as exc:
+                self._failed(exc)
+                return
         self._held = self._told = False
         self.renewals += 1
         self.began(renew_in_s)

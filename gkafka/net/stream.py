@@ -9,6 +9,7 @@ from gkafka.exceptions import ConnectionFailedError, KafkaTimeoutError, SocketDi
 from gkafka.handlers.base import Address, Handler, Stream
 from gkafka.hosts import Proxy, parse_proxy_url
 from gkafka.net.steps import NOTHING, Steps
+from gkafka.undoing import Undoing
 
 __all__ = ["open_stream"]
 
@@ -101,7 +102,10 @@ def _connect(
     )
     steps.heard(NOTHING)
     if proxy is not None:
-        _tunnel(stream, proxy, host, port, deadline, steps)
+        from gkafka.net.proxy import open_tunnel  # only for those who have one
+
+        with Undoing(stream.close):
+            open_tunnel(stream, proxy, host, port, deadline, steps)
     if not config.uses_tls:
         return stream
     from gkafka.net.tls import start_tls  # ssl is imported only by those who use it
@@ -111,16 +115,6 @@ def _connect(
         return start_tls(handler, stream, host, port, deadline=deadline, config=config, heard=steps.heard)
     except KafkaTimeoutError as exc:
         raise _Unanswered(str(exc)) from exc
-
-
-def _tunnel(stream: Stream, proxy: Proxy, host: str, port: int, deadline: float, steps: Steps) -> None:
-    from gkafka.net.proxy import open_tunnel  # only for those who have one
-
-    try:
-        open_tunnel(stream, proxy, host, port, deadline, steps)
-    except BaseException:
-        stream.close()
-        raise
 
 
 def _reason(address: Address, exc: OSError, seconds: float, steps: Steps) -> str:

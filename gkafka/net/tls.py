@@ -16,6 +16,7 @@ from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaExc
 from gkafka.handlers.base import Buffer, Handler, Stream
 from gkafka.handlers.sockets import drop, flatten
 from gkafka.net.tlscontext import contexts
+from gkafka.undoing import Undoing
 
 __all__ = ["TlsStream", "start_tls"]
 
@@ -52,13 +53,10 @@ def start_tls(
     Raises TlsError (certificate, host name, versions), ConnectionFailedError (the peer went away or does not speak TLS),
     KafkaTimeoutError, ConfigurationError.
     """
-    try:
+    with Undoing(stream.close):
         context = contexts.get(handler, config)
         tls = TlsStream(handler, stream, context, server_name(host), f"{host}:{port}")
         tls.handshake(deadline, heard)
-    except BaseException:
-        stream.close()
-        raise
     return tls
 
 
@@ -325,12 +323,13 @@ class TlsStream(Stream):
                 out, self._ciphertext = self._ciphertext, b""
                 self._draining = True
             try:
-                self._stream.send_all([out], deadline)
-            except BaseException:
-                self._broken = True  # the peer has part of a record: whatever came next would be garbage to it
-                raise
+                with Undoing(self._break):
+                    self._stream.send_all([out], deadline)
             finally:
                 self._draining = False
+
+    def _break(self) -> None:
+        self._broken = True  # the peer has part of a record: whatever came next would be garbage to it
 
     # the end
     def shutdown(self) -> None:

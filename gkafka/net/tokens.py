@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gkafka.config import Secret
 from gkafka.exceptions import KafkaException, TokenEndpointError, without_frames
 from gkafka.handlers import Future, Handler
+from gkafka.undoing import Undoing
 
 __all__ = ["Token", "Tokens"]
 
@@ -62,21 +63,29 @@ class Tokens(abc.ABC):
         if not mine:
             answered: Secret = asking.result(max(0.0, deadline - self._handler.monotonic()))
             return answered
-        try:
-            token = self._ask(deadline)
-        except BaseException as exc:
-            error = exc if isinstance(exc, Exception) else TokenEndpointError(f"{self._where}: whoever asked it was stopped")
-            if isinstance(exc, KafkaException):
-                self._failure, self._ask_again_at = copy(exc), self._handler.monotonic() + AGAIN_S
-                self._failure.__cause__ = exc.__cause__
-                without_frames(self._failure)
-            self._asked(asking)
-            asking.set_exception(error)
-            raise
+        with Undoing(self._stopped, asking):
+            try:
+                token = self._ask(deadline)
+            except Exception as exc:
+                self._refused(asking, exc)
+                raise
         self._token, self._failure = token, None
         self._asked(asking)
         asking.set(token.text)
         return token.text
+
+    def _refused(self, asking: Future, error: Exception) -> None:
+        if isinstance(error, KafkaException):
+            self._failure, self._ask_again_at = copy(error), self._handler.monotonic() + AGAIN_S
+            self._failure.__cause__ = error.__cause__
+            without_frames(self._failure)
+        self._asked(asking)
+        asking.set_exception(error)
+
+    def _stopped(self, asking: Future) -> None:
+        self._asked(asking)
+        if not asking.done():
+            asking.set_exception(TokenEndpointError(f"{self._where}: whoever asked it was stopped"))
 
     def refused(self, text: str) -> None:
         """A broker has refused this token: the next authentication gets another one, unless it was given just now."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gkafka.client import KafkaClient
 from gkafka.spark.kafkaproperties import KafkaProperties
+from gkafka.undoing import Undoing
 
 __all__ = ["close_all", "connected"]
 
@@ -50,11 +51,8 @@ def connected(properties: KafkaProperties, *, auto_create_topics: bool = False) 
     key = Key(properties.hosts, _frozen(properties.client), auto_create_topics, os.getpid())
     _drop_old(key.pid)
     client = _take(key) or _new(properties, auto_create_topics)
-    try:
+    with Undoing(client.close):  # by GeneratorExit too: Spark stopped reading in the middle
         yield client
-    except BaseException:  # GeneratorExit too: Spark stopped reading in the middle
-        client.close()
-        raise
     _idle.setdefault(key, []).append(Idle(client, client.handler.monotonic() + properties.idle_ms / 1000))
 
 

@@ -22,6 +22,7 @@ from gkafka.spark.connections import connected
 from gkafka.spark.sinkoptions import SinkOptions
 from gkafka.spark.sinkrows import TopicRows, topic_rows
 from gkafka.spark.sinktask import Tally, by_their_properties, give_up, producer_options, write_rows
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,14 +126,11 @@ def write_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], task: Ta
     rows = topic_rows(some, options.topic, options.include_headers)
     with connected(options.kafka.client, auto_create_topics=True) as client:
         producer = _producer(client, options, task)
-        try:
+        with Undoing(give_up, producer, ABORT_S):
             producer.init_transactions()
             mark = read_mark(client, task.name)
             is_there = mark.batch >= task.batch
             tally = _skip(rows, mark, task) if is_there else _write(client, producer, options, rows, task)
-        except BaseException:
-            give_up(producer, ABORT_S)
-            raise
         producer.close()
         return tally
 

@@ -24,6 +24,7 @@ from gkafka.spark.connections import connected
 from gkafka.spark.producerproperties import PRODUCER_NAMES
 from gkafka.spark.sinkoptions import SinkOptions
 from gkafka.spark.sinkrows import TopicRows, topic_rows
+from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,11 +109,8 @@ def write_plainly(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Ta
     with connected(options.kafka.client, auto_create_topics=True) as client:
         with by_their_properties():
             producer = client.get_producer(**producer_options(options))
-        try:
+        with Undoing(give_up, producer):
             tally = write_rows(producer, topic_rows(batches, options.topic, options.include_headers))
-        except BaseException:
-            give_up(producer)
-            raise
         producer.close()
         return tally
 

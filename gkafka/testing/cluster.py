@@ -20,6 +20,7 @@ from gkafka.testing.refusals import refusal
 from gkafka.testing.sasl import ILLEGAL_STATE, SASL_APIS, Client, Sasl
 from gkafka.testing.server import Call, Listener, Peer, parse
 from gkafka.testing.state import Committed, Partition, State, Topic
+from gkafka.undoing import Undoing
 from gkafka.wire.adminapis import ADMIN_APIS
 from gkafka.wire.apis import APIS, Api, Message, Request, Versions
 
@@ -170,13 +171,10 @@ class MockCluster:
             after=self._loop.after,
             wait_for_change=self._waiting.append,
         )
-        try:
+        with Undoing(self.close):
             self._loop.call(self._start)
             for name, count in (topics or {}).items():
                 self.create_topic(name, count)
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> MockCluster:
         return self

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from gkafka.guarding import guarded
 from gkafka.logs import get_logger
 
 __all__ = ["Loop", "Pollable", "Timer"]
@@ -88,9 +89,7 @@ class Loop:
 
         def run() -> None:
             try:
-                box.append(fn())
-            except BaseException as exc:
-                failure.append(exc)
+                guarded(lambda: box.append(fn()), failed=failure.append)
             finally:
                 done.release()
 
@@ -144,14 +143,18 @@ class Loop:
         if self._watched.pop(fd, None) is not None:
             self._poller.unregister(fd)
 
+    def _run(self) -> None:
+        while not self._stopping:
+            self._once()
+
+    def _failed(self, error: BaseException) -> None:
+        self.errors.append(error)
+        log.error("the mock cluster's thread failed", exc_info=error)
+
     def _main(self) -> None:
         self._ident = self._get_ident()
         try:
-            while not self._stopping:
-                self._once()
-        except BaseException as exc:
-            self.errors.append(exc)
-            log.exception("the mock cluster's thread failed")
+            guarded(self._run, failed=self._failed)
         finally:
             while self._calls:
                 self._guard(self._calls.popleft())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gkafka.exceptions import ProtocolError, UnsupportedVersion
 from gkafka.logs import get_logger
 from gkafka.testing.native import Loop
+from gkafka.undoing import Undoing
 from gkafka.wire.apis import Message, Request, decode_request, decode_request_header, encode_response
 from gkafka.wire.apiversions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -45,24 +46,18 @@ class Listener:
         if self._sock is not None:
             return
         sock, self._kept = self._kept or self._bound(), None
-        try:
+        with Undoing(sock.close):
             sock.listen(128)
             sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
         self.port = sock.getsockname()[1]
         self._sock = sock
         self._loop.watch(self, read=True, write=False)
 
     def _bound(self) -> Any:
         sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        try:
+        with Undoing(sock.close):
             sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
             sock.bind(("127.0.0.1", self.port))
-        except BaseException:
-            sock.close()
-            raise
         return sock
 
     def stop(self) -> None:

@@ -62,7 +62,7 @@ def test_giving_up_fails_what_an_interrupted_worker_had_in_hand(client: KafkaCli
         driver._appender.take("t", 0)
         driver.accumulator.rolled(batch)
         batch.extra.queue.pending.clear()  # it is in hand, and in no request
-        driver.worker.torn = KeyboardInterrupt()
+        driver.worker.mark.cause = KeyboardInterrupt()
     driver.give_up(KafkaTimeoutError("close() waited, then gave it up"))
     assert isinstance(delivery.exception(LIMIT_S), KafkaTimeoutError)
 

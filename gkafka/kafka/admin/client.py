@@ -20,6 +20,7 @@ from gkafka.kafka.admin.users import UserCalls
 from gkafka.kafka.arguments import hiding
 from gkafka.lifetime import ends
 from gkafka.sasloptions import hide_secrets
+from gkafka.undoing import Undoing
 
 __all__ = ["KafkaAdminClient"]
 
@@ -66,12 +67,9 @@ class KafkaAdminClient(TopicCalls, PartitionCalls, ConfigCalls, GroupCalls, AclC
             self._name = taken["client_id"]
             self._client = KafkaClient(**taken, max_response_bytes=self.config["receive_message_max_bytes"])
         self._client.cluster.called = type(self).__name__
-        try:
+        with Undoing(self._client.close, 0):
             self._admin = self._client.admin(retry_backoff_ms=self.config["retry_backoff_ms"])
             o.reach(self._client, options, within=within)
-        except BaseException:
-            self._client.close(0)
-            raise
         self._closed = False
 
     def __repr__(self) -> str:

@@ -31,6 +31,10 @@ def default_callback(offsets: Any, response: Any) -> bool:
     return True
 
 
+def _log_failure(error: BaseException) -> None:
+    log.error("a callback of a commit failed", exc_info=error)
+
+
 class Commits:
     """One worker commits, in the order in which it was asked, and ends with this. callback: told of every commit in the background that has none of its own."""
 
@@ -91,14 +95,7 @@ class Commits:
                 self._worker.join(timeout_s)
 
     def _tell(self, callback: Callback, offsets: Any, response: Any) -> None:
-        try:
-            callback(offsets, response)
-        except BaseException as exc:
-            if self._handler.hands_on(exc):
-                return
-            if self._handler.interrupted(exc):
-                raise
-            log.exception("a callback of a commit failed")
+        self._handler.call_back(callback, offsets, response, failed=_log_failure)
 
 
 def _work(me: weakref.ref[Commits], due: deque[Callable[[], None]], wake: Any) -> None:

@@ -22,6 +22,7 @@ from gkafka.exceptions import (
     SerializationError,
     has_begun,
 )
+from gkafka.guarding import guarded
 from gkafka.kafka import options as o
 from gkafka.kafka.arguments import check_partition, check_partitions, flags
 from gkafka.kafka.consumer.checks import (
@@ -55,6 +56,7 @@ from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
 from gkafka.starter import weakly
 from gkafka.subscribing import Awaited
+from gkafka.undoing import Undoing
 from gkafka.unseen import hide_options, refusal
 
 if TYPE_CHECKING:
@@ -128,16 +130,16 @@ class KafkaConsumer(OfOneProcess):
         self._handler = self._client.handler
         self._lookups = Lookups(self._client, self.config)
         self._commits = Commits(self._handler, self.config["default_offset_commit_callback"])
-        try:
+        with Undoing(self._give_up):
             o.reach(self._client, self.config)
             self._closed = False
             if topics:
                 self.subscribe(topics)
-        except BaseException:
-            self._closed = True
-            self._client.close(0)
-            self._reporters.close()
-            raise
+
+    def _give_up(self) -> None:
+        self._closed = True
+        self._client.close(0)
+        self._reporters.close()
 
     def __repr__(self) -> str:
         if not hasattr(self, "_client"):  # where a traceback shows the arguments of a call that failed
@@ -203,11 +205,11 @@ class KafkaConsumer(OfOneProcess):
         if not o.asks(self.config):
             self._due.append((wanted, begin))
             return
-        try:
+        with Undoing(self._forget_subscription):
             begin()
-        except BaseException:
-            self._subscribed = self._listener = None
-            raise
+
+    def _forget_subscription(self) -> None:
+        self._subscribed = self._listener = None
 
     def _begun(self, timeout_s: float) -> Consumer | None:
         """What reads, for a call that needs it: with api_version, a subscription begins here. None while no broker is reached, or another worker is
@@ -341,14 +343,19 @@ class KafkaConsumer(OfOneProcess):
     def _revoke_nothing(self, listener: ConsumerRebalanceListener) -> BaseException | None:
         """Documented is that a listener is called before and after each rebalance: also where this member had nothing to give up. Returns
         what it raised: it hears of what was assigned all the same."""
-        try:
-            listener.on_partitions_revoked(set())
-        except BaseException as exc:
-            if not has_begun(exc) and self._handler.interrupted(exc):
-                raise
-            if isinstance(exc, Exception):
-                log.exception("on_partitions_revoked of %r failed", listener)
-            return exc
+        raised: list[BaseException] = []
+
+        def failed(error: BaseException) -> bool:
+            if not has_begun(error) and self._handler.interrupted(error):
+                return True
+            if isinstance(error, Exception):
+                log.error("on_partitions_revoked of %r failed", listener, exc_info=error)
+            raised.append(error)
+            return False
+
+        guarded(listener.on_partitions_revoked, set(), failed=failed)
+        if raised:
+            return raised.pop()
         self._told_of_end = True
         return None
 

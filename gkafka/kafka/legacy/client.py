@@ -15,6 +15,7 @@ from gkafka.kafka.errors import IllegalStateError, WrongTypeError
 from gkafka.lifetime import ends
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_hosts, hide_secrets
+from gkafka.undoing import Undoing
 from gkafka.unseen import hide_options
 
 __all__ = ["CLIENT_NAMES", "KafkaClient", "native_client"]
@@ -62,11 +63,8 @@ class KafkaClient(OfOneProcess):
         self._consumers: weakref.WeakSet[Any] = weakref.WeakSet()
         with o.told_as(CLIENT_NAMES):
             self._client = native.KafkaClient(**o.client_options(self.config, named="kafka-python-%d"))
-        try:
+        with Undoing(self._client.close, 0):
             connect(self._client, min(patience_s, self._client.cluster.config.api_timeout_ms / 1000))
-        except BaseException:
-            self._client.close(0)
-            raise
 
     def __repr__(self) -> str:
         if "_client" not in self.__dict__:  # it could not be made, and a traceback shows it

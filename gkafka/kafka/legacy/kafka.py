@@ -24,6 +24,7 @@ from gkafka.kafka.legacy.triggers import Triggers, check_every
 from gkafka.logs import get_logger
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
+from gkafka.undoing import Undoing
 from gkafka.unseen import hide_options, refusal
 
 __all__ = ["KafkaConsumer", "OffsetsStruct"]
@@ -113,11 +114,8 @@ class KafkaConsumer(OfOneProcess):
         self._offsets = OffsetsStruct({}, {}, {}, {})
         self._turns = Turns()
         self.configure(**configs)
-        try:
+        with Undoing(self.close):
             self.set_topic_partitions(*topics)
-        except BaseException:
-            self.close()
-            raise
 
     def __repr__(self) -> str:
         if "_config" not in self.__dict__:  # it could not be made, and a traceback shows it
@@ -133,18 +131,12 @@ class KafkaConsumer(OfOneProcess):
         _check(c)
         with _told(c):
             made = native.KafkaClient(**_client_options(c))
-            try:
+        with Undoing(made.close, 0):
+            with _told(c):
                 connect(made, min(c["socket_timeout_ms"] / 1000, made.cluster.config.api_timeout_ms / 1000))
-            except BaseException:
-                made.close(0)
-                raise
-        try:
             self._turns.run(self._end)
             if self._client is not None:
                 raise IllegalStateError("KafkaConsumer is being closed: make a new one")
-        except BaseException:
-            made.close(0)
-            raise
         self._config, self._client, self._handler = c, made, made.handler
         self._patience_s = c["socket_timeout_ms"] / 1000
         self._of_group = GroupOffsets(made.cluster, c["group_id"])

@@ -31,6 +31,7 @@ from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import LOOK_S, Reader, ends_now
 from gkafka.logs import get_logger
 from gkafka.skins import resolve_handler
+from gkafka.undoing import Undoing
 
 __all__ = ["MultiProcessConsumer"]
 
@@ -117,13 +118,10 @@ class MultiProcessConsumer(Consumer):
         self._ready.clear()
         self._problem = None
         self._may_start_until = self._handler.monotonic() + START_S
-        try:
+        with Undoing(self.stop):
             for share in _shares(sorted(self.offsets), *self._division):
                 self.procs.append(_start(self._options, self.topic, {p: self.offsets[p] for p in share}))
             self._check_open()  # whoever has stopped it meanwhile has ended only those that there were
-        except BaseException:
-            self.stop()
-            raise
 
     def fetch_last_known_offsets(self, partitions: Iterable[int] | None = None) -> None:
         """Go on where the group has committed, with new processes. partitions: None is all of them."""
@@ -321,15 +319,8 @@ def _start(options: dict[str, Any], topic: str, offsets: dict[int, int]) -> Proc
     code = COMMAND.format(path=path, orders=fds[0], messages=fds[1])
     executable = os.fsdecode(spawn.get_executable() or sys.executable)
     arguments: Any = [executable, "-c", code]
-    try:
+    with Undoing(orders.close), Undoing(messages.close), orders_there, messages_there:
         pid = util.spawnv_passfds(os.fsencode(executable), arguments, sorted(fds))
-    except BaseException:
-        orders.close()
-        messages.close()
-        raise
-    finally:
-        orders_there.close()
-        messages_there.close()
     process = Process(pid, sorted(offsets), orders, messages)
     orders.send((os.getpid(), _packed(options), topic, offsets))
     return process

@@ -14,6 +14,7 @@ from gkafka.kafka.legacy.base import AUTO_COMMIT_INTERVAL, AUTO_COMMIT_MSG_COUNT
 from gkafka.kafka.legacy.common import ConsumerFetchSizeTooSmall, start_of
 from gkafka.kafka.legacy.keywords import hinting
 from gkafka.kafka.legacy.reading import Reader, ends_of
+from gkafka.undoing import Undoing
 
 __all__ = ["FetchContext", "SimpleConsumer"]
 
@@ -97,11 +98,8 @@ class SimpleConsumer(Consumer):
             fetch_wait_max_ms=self._fetch_max_wait_time,
             fetch_message_max_bytes=self._buffer_size,
         )
-        try:
+        with Undoing(self.stop):
             self._reader.assign({self._tp(p): offset for p, offset in self.offsets.items()})
-        except BaseException:
-            self.stop()
-            raise
 
     # -- how it fetches --------------------------------------------------------------------------------------------------------
     @property

@@ -35,6 +35,7 @@ from gkafka.logs import get_logger
 from gkafka.oneprocess import OfOneProcess
 from gkafka.sasloptions import hide_secrets
 from gkafka.skins import GroupMetadata
+from gkafka.undoing import Undoing
 
 __all__ = ["KafkaProducer"]
 
@@ -102,17 +103,14 @@ class KafkaProducer(OfOneProcess):
             self._client = KafkaClient(**client)
         self._client.cluster.called = type(self).__name__
         self._client.cluster.topic_patience_s = None  # it may be made within max_block_ms
-        try:
-            o.reach(self._client, self.config)
-            check_codec(self.config, client.get("broker_version"), self._client.cluster.versions)
-            with o.told_as(OTHER_NAMES):
-                self._producer = self._client.get_producer(**taken)
-        except UnsupportedCodec as exc:
-            self._give_up()
-            raise UnusableCodecError(str(exc)) from exc
-        except BaseException:
-            self._give_up()
-            raise
+        with Undoing(self._give_up):
+            try:
+                o.reach(self._client, self.config)
+                check_codec(self.config, client.get("broker_version"), self._client.cluster.versions)
+                with o.told_as(OTHER_NAMES):
+                    self._producer = self._client.get_producer(**taken)
+            except UnsupportedCodec as exc:
+                raise UnusableCodecError(str(exc)) from exc
         self._producer.answer_with(FutureRecordMetadata, self._refused, raised)
         self._producer.retry_what_was_not_sent()  # there it waits for its connection, and `retries` counts what was sent again
         self._placing = (
