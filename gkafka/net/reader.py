@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import TypeAlias, TypeVar
 
-from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaException
+from gkafka.exceptions import ConnectionFailedError, ForkedClientError, KafkaException, without_frames
 from gkafka.guarding import guarded
 from gkafka.handlers import Handler
 from gkafka.logs import get_logger
@@ -182,8 +182,8 @@ class Reader:
         except ForkedClientError:
             raise
         except Exception as exc:
-            error = self._inbox.failed(exc)
-            self._end(error)
+            # The channel keeps it: with its frames it would keep the taker, and what that works for.
+            self._end(without_frames(self._inbox.failed(exc)))
             return None
 
     def cut_short(self, cause: BaseException) -> None:

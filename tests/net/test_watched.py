@@ -39,4 +39,5 @@ def test_whoever_sends_has_the_worker_look_before_the_time_of_the_request_is_ove
             look_at = watched.look(now(), REST_S)
             assert ends or look_at < sent_at + PATIENCE_S
     assert "no answer" in str(ends[0])
+    assert ends[0].__traceback__ is None, "the channel keeps it, and so would keep the frames of its worker"
     watched.end([])
