@@ -210,8 +210,8 @@ class Broker(BrokerCalls):
     def ready_at(self) -> float:
         """When this broker may be connected again, in the handler's monotonic seconds; a past time means now."""
         for channel in list(self._channels.values()):
-            if channel.closed:
-                channel.close()  # if signals in a row have kept its end from being told
+            if channel.is_left:
+                channel.close()  # if signals in a row have kept its reader from that
                 return max(self._retry.not_before, self._handler.monotonic() + GIVEN_UP_S)
         return self._retry.not_before
 

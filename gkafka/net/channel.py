@@ -283,6 +283,11 @@ class Channel:
         return self._link.end is not None
 
     @property
+    def is_left(self) -> bool:
+        """Has its reader ended without closing it, or without telling so? Signals in a row may do that: close() then does the rest."""
+        return self._link.end is not None or self._reader.ended.is_set()
+
+    @property
     def error(self) -> KafkaException | None:
         """With which it was closed."""
         return self._link.error

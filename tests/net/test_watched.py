@@ -39,5 +39,29 @@ def test_whoever_sends_has_the_worker_look_before_the_time_of_the_request_is_ove
             look_at = watched.look(now(), REST_S)
             assert ends or look_at < sent_at + PATIENCE_S
     assert "no answer" in str(ends[0])
-    assert ends[0].__traceback__ is None, "the channel keeps it, and so would keep the frames of its worker"
+    watched.end([])
+
+
+def test_the_error_of_a_lost_connection_keeps_no_frames_of_the_worker() -> None:
+    """The broker keeps it, and would keep the engine that the worker works for, though that was dropped."""
+    handler = ThreadingHandler()
+    alarm = handler.alarm()
+    if alarm is None:
+        pytest.skip("connections have readers of their own here")
+    watched = Watched(handler, alarm)
+    watched.begin()
+    with MockCluster() as cluster:
+        host, port = cluster.brokers[1]
+        channel = Channel(handler, host, port, ClientConfig(), taker=watched.take)
+        channel.wait_open(now() + PATIENCE_S)
+        deadline = now() + PATIENCE_S
+        cluster.close_connections()
+        while not channel.closed:
+            assert now() < deadline
+            alarm.clear()
+            alarm.wait(0.02)
+            watched.read()
+            watched.look(now(), REST_S)
+    assert channel.error is not None
+    assert channel.error.__traceback__ is None
     watched.end([])
