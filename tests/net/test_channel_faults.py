@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import ssl
 import struct
@@ -440,11 +441,13 @@ def test_a_broker_is_connected_again_though_nobody_has_finished_the_end_of_its_c
         assert made.closed
         with pytest.raises(ConnectionFailedError, match="being given up"):
             broker.channel("control")
-        deadline = now() + 60
-        while broker.ready_at > handler.monotonic():
+        again, deadline = None, now() + 60
+        while again is None:
             assert now() < deadline
             handler.sleep(0.05)
-        again = broker.channel("control")
+            assert broker.ready_at > 0, "whoever looks at it does the rest"
+            with contextlib.suppress(ConnectionFailedError):
+                again = broker.channel("control")
         assert again is not made
         again.close()
         assert made.join(60)
