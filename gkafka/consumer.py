@@ -201,9 +201,9 @@ class Consumer(OfOneProcess):
         tells: of errors of deserializers, too."""
         run, taker, self._deserializers.make = self._engine.run, self._engine.taker, make
         room = self._config.consume_max_bytes
-        one = run.next if make is None else partial(run.made, make, tells)
         several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
-        self.next_ready: Callable[[], Any | None] = taker.one_by(one, several)
+        one = taker.one_by(run.next, (), several) if make is None else taker.one_by(run.made, (make, tells), several)
+        self.next_ready: Callable[[], Any | None] = one
         self.few_ready: Callable[[int], list[Any]] = taker.few_by(several)
 
     def assignment(self) -> set[TopicPartition]:

@@ -412,8 +412,8 @@ class SimpleConsumer(OfOneProcess):
     def _one_of(self, engine: NativeConsumer) -> Callable[[], Any | None]:
         run, make, room = engine.run, self._deserializers.make, engine.config.consume_max_bytes
         if make is None:
-            return engine.taker.one_by(run.next, partial(run.several, room))
-        return engine.taker.one_by(partial(run.made, make, True), partial(run.several_made, make, True, room))
+            return engine.taker.one_by(run.next, (), partial(run.several, room))
+        return engine.taker.one_by(run.made, (make, True), partial(run.several_made, make, True, room))
 
     def few_ready(self, most: int) -> list[Any]:
         """So many of them, [] where there are fewer."""

@@ -236,8 +236,10 @@ class RecordTaker:
 
         return few
 
-    def one_by(self, next_one: Callable[[], T | None], several: Callable[[int], list[Any]]) -> Callable[[], T | None]:
-        """Return a function that gives what next_one(), a method of `run`, takes. several: see few_by().
+    def one_by(
+        self, take_one: Callable[..., T | None], args: tuple[Any, ...], several: Callable[[int], list[Any]]
+    ) -> Callable[[], T | None]:
+        """Return a function that gives what take_one(*args), a method of `run`, takes. several: see few_by().
 
         It must be a function of Python's own, as that of few_by(). Python looks for signals behind
         each call of another one, but not between the steps of a loop: no signal handler raises
@@ -251,7 +253,7 @@ class RecordTaker:
                 return things[0] if things else None
 
             return first
-        ones = starmap(next_one, repeat(()))
+        ones = starmap(take_one, repeat(args))
 
         def one() -> T | None:
             for thing in ones:
