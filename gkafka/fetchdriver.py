@@ -82,8 +82,7 @@ class Fetching:
         def leave() -> tuple[()]:
             cluster = its_cluster()
             if cluster is not None:
-                for broker in list(cluster._brokers.values()):
-                    broker.drop_channel(role)
+                _drop_channels(cluster, role)
             return ()
 
         self.worker = EngineWorker(handler, self, f"gkafka-fetcher-{self.index}", leave)
@@ -365,8 +364,7 @@ class FetchDriver:
         workers = [(share.role, share.worker) for share in self.shares if share.worker is not None]
         for role, worker in workers:
             worker.signal.set()
-            for broker in list(self.cluster._brokers.values()):
-                broker.drop_channel(role)
+            _drop_channels(self.cluster, role)
         deadline = self._handler.monotonic() + (END_S if timeout_s is None else min(timeout_s, END_S))
         for _, worker in workers:
             if not self._handler.was_forked:  # in a child it is a copy, which may look alive and never ends
@@ -553,6 +551,11 @@ class FetchDriver:
         self.tell(errors)
         if stale:
             self.cluster.metadata.invalidate()
+
+
+def _drop_channels(cluster: Cluster, role: object) -> None:
+    for broker in list(cluster._brokers.values()):
+        broker.drop_channel(role)
 
 
 def _verify(buffer: memoryview, header: records.BatchHeader) -> None:

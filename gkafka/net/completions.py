@@ -54,9 +54,10 @@ class Completions:
 
         Such an exception goes on when all callbacks have run.
         """
-        while failed:
-            guarded(self._fail, *failed[0], failed=partial(self._cut_short, failed))
-            del failed[0]
+        while (first := next(iter(failed), None)) is not None:
+            guarded(self._fail, *first, failed=partial(self._cut_short, failed))
+            if failed and failed[0] is first:  # else somebody who took this end for left has gone on
+                del failed[0]
 
     def _fail(self, on_done: OnDone | None, error: KafkaException | None) -> None:
         if on_done is not None:
