@@ -50,6 +50,10 @@ if (
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
+# A patched os.waitpid() waits for ever now and then: with gevent 26.9.0 and nothing of gkafka 8 of some 3,000 children of
+# multiprocessing had ended and nobody was told.
+os.environ.setdefault("GEVENT_NOWAITPID", "1")
+
 # Examples are the same in each run: a failure in CI can be repeated, and a green run does not turn red by chance.
 settings.register_profile("gkafka", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gkafka")

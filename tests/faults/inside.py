@@ -154,6 +154,10 @@ class Inside:
         else:
             self.ledger.resolve(entry, now(), error=type(error).__name__, persisted=error.persisted)
 
+    def has_retried(self, producer: Any) -> bool:
+        """Whether this producer, or one that was given up, has sent a batch again."""
+        return bool(self.retries or producer.stats()["retried_batches"])
+
     def count(self, producer: Any) -> None:
         """Take a producer's counters before it is given up."""
         stats = producer.stats()

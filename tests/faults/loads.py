@@ -52,6 +52,11 @@ class Workload:
         """What may have happened."""
         return {}
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether shots and connections that end have shown in what it counts."""
+        return True
+
     def done(self) -> int:
         """Return how many records it has produced, or consumed."""
         raise NotImplementedError
@@ -91,6 +96,10 @@ class Bursts(Workload):
     def __init__(self, inside: Inside, client: Any, chance: random.Random) -> None:
         super().__init__(inside, client, chance)
         self.producer: Any = self.make()
+
+    @property
+    def is_disturbed(self) -> bool:
+        return self.inside.has_retried(self.producer)
 
     def done(self) -> int:
         return sum(e.acknowledged for e in self.inside.ledger.entries)

@@ -167,9 +167,12 @@ class Shooting:
     @property
     def going(self) -> bool:
         now = clock.now()
-        return now < self.deadline and (
-            bool(self._missing()) or not (self.hits_workers or self.inside.disconnects) or self._done_by(now) < self.form.acked
-        )
+        return now < self.deadline and (bool(self._missing()) or self._done_by(now) < self.form.acked or not self._disturbed)
+
+    @property
+    def _disturbed(self) -> bool:
+        """Whether there is what the line is asked for at the end, besides shots."""
+        return self.hits_workers or (self.inside.disconnects > 0 and self.load.is_disturbed)
 
     def _missing(self) -> list[str]:
         absent = [f"no {kind}" for kind, count in self.load.played.items() if not count]
@@ -409,7 +412,7 @@ class _Rate(_Fired):
     @property
     def going(self) -> bool:
         now = clock.now()
-        return now < self.deadline and (clock.figure(now) < self._until or not (self.hits_workers or self.inside.disconnects))
+        return now < self.deadline and (clock.figure(now) < self._until or not self._disturbed)
 
     def pause_s(self) -> float:
         """Until the next one of a steady row; at least half a step, if this one came late."""

@@ -26,7 +26,7 @@ def in_child(run):
         except BaseException as exc:
             text = "%s: %s" % (type(exc).__name__, exc)
         os.write(w, text.encode()); os._exit(0)
-    # One write, one read: in a patched process os.close() is late, and gevent's os.waitpid() now and then misses its child.
+    # One write, one read: in a patched process os.close() is late.
     return os.read(r, 65536).decode()
 """
 

@@ -25,7 +25,7 @@ PREAMBLE = """
                 text = f"failed: {exc!r}"
             os.write(w, text.encode())
             os._exit(0)
-        # One write, one read: in a patched process os.close() is late, and gevent's os.waitpid() now and then misses its child.
+        # One write, one read: in a patched process os.close() is late.
         return os.read(r, 65536).decode()
 
     def untold(calls):
