@@ -33,7 +33,11 @@ class Assignment:
         """Return the queue of a partition. Raise ConfigurationError if it is not assigned."""
         queue = self._driver.queues.get(tp)
         if queue is None:
-            raise ConfigurationError(f"{tp.topic}-{tp.partition} is not assigned to this consumer", topic=tp.topic, partition=tp.partition)
+            raise ConfigurationError(
+                f"{tp.topic}-{tp.partition} is not assigned to this consumer: assignment() tells what is",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
         return queue
 
     def position_of(self, tp: TopicPartition) -> Position | None:

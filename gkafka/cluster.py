@@ -46,6 +46,7 @@ from gkafka.logs import get_logger
 from gkafka.net.buffers import BufferPool
 from gkafka.net.channel import CutShort
 from gkafka.net.credentials import make_credentials
+from gkafka.net.looks import LOST_S
 from gkafka.net.openings import Openings
 from gkafka.net.options import check_client, config_of
 from gkafka.oneprocess import OfOneProcess
@@ -150,7 +151,7 @@ class Cluster(OfOneProcess):
         self._brokers: dict[int, Broker] = {}
         self._lock = handler.Mutex()
         self._round = handler.Event()
-        self._asking = False
+        self._asked_until = 0.0  # until when an answer may come; it counts as lost then
         self._failures: dict[str, tuple[int, KafkaException]] = {}  # of each address: times that it failed in a row, and how it did last
         self._refusals = 0
         self._refusal: AuthenticationError | None = None
@@ -296,7 +297,7 @@ class Cluster(OfOneProcess):
         """Send the metadata request that is due, if one is. Returns when to call again at the latest (monotonic seconds)."""
         now = self._handler.monotonic()
         with self._lock:
-            if self._asking or self._closed:
+            if now < self._asked_until or self._closed:
                 return now + TICK_S
             due = self.metadata.due(now)
             if now < due:
@@ -306,9 +307,9 @@ class Cluster(OfOneProcess):
                 return self._next_candidate(now)
         with Undoing(self._ask_again):  # after an interruption nobody knows whether the request went out
             with self._lock:
-                if self._asking:
+                if now < self._asked_until:
                     return now + TICK_S
-                self._asking = True
+                self._asked_until = now + self.config.socket_timeout_ms / 1000 + LOST_S
                 request = self.metadata.request()
             try:
                 broker.send(
@@ -319,7 +320,7 @@ class Cluster(OfOneProcess):
         return now + TICK_S
 
     def _ask_again(self) -> None:
-        self._asking = False
+        self._asked_until = 0.0
 
     def _candidates(self) -> list[Broker]:
         # Known brokers first; the bootstrap hosts stay as the way back when the whole cluster has moved (B53).
@@ -348,7 +349,7 @@ class Cluster(OfOneProcess):
         now = self._handler.monotonic()
         gone: list[Broker] = []
         with self._lock:
-            self._asking = False
+            self._asked_until = 0.0
             if response is not None and response.error_code:
                 error, response = error_for(response.error_code, api="Metadata", broker=address_of(broker)), None
                 gone = self._begin_anew(error)
@@ -464,7 +465,7 @@ class Cluster(OfOneProcess):
     def _raise_refusal(self, before: int) -> None:
         """A broker refused this client since the caller began to wait, or did before and rests with all others: that does not change by waiting."""
         refusal = self._refusal if self._refusals != before else None
-        if refusal is None and not self._asking and self._whom_to_ask(self._handler.monotonic()) is None:
+        if refusal is None and not self._asked_until and self._whom_to_ask(self._handler.monotonic()) is None:
             refusal = next((broker.refusal for broker in self._candidates() if broker.refusal is not None), None)
         if refusal is not None:
             raise copy(refusal) from refusal.__cause__

@@ -89,7 +89,7 @@ class Consumer(OfOneProcess):
         self._troubles = self._engine.taker.troubles
         self._hand_out_by(make, tells=config.on_deserialize_error == "raise")
         self._keeper: Any = None
-        self._stopping = self._is_assigned = False
+        self._stopping = self._is_assigned = self._is_ended = False
         self._wake = self._handler.Event()
         cluster.sleepers.add(self._wake)
         self._engine.start()
@@ -201,10 +201,21 @@ class Consumer(OfOneProcess):
         tells: of errors of deserializers, too."""
         run, taker, self._deserializers.make = self._engine.run, self._engine.taker, make
         room = self._config.consume_max_bytes
-        several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
+        self._several = several = partial(run.several, room) if make is None else partial(run.several_made, make, tells, room)
         one = taker.one_by(run.next, (), several) if make is None else taker.one_by(run.made, (make, tells), several)
         self.next_ready: Callable[[], Any | None] = one
         self.few_ready: Callable[[int], list[Any]] = taker.few_by(several)
+
+    def shaping(self, shape: Callable[[list[Any]], Any]) -> tuple[Callable[[int], Any], Callable[[int | None, float | None], Any]]:
+        """Return few_ready() and consume_batch(), but with what shape() makes of the records.
+
+        Whoever is interrupted in there has none of them, and the next call gets them.
+        """
+        several, consume, messages = self._several, self._consume, self._messages
+        return (
+            self._engine.taker.few_by(lambda most: shape(several(most))),
+            lambda most, timeout_ms: consume(most, timeout_ms, lambda wanted, limit_ms: messages(wanted, limit_ms, shape)),
+        )
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read."""
@@ -245,15 +256,16 @@ class Consumer(OfOneProcess):
         pieces = self._consume(max_messages, timeout_ms, lambda wanted, limit_ms: self._engine.consume_arrow(names, wanted, limit_ms))
         return pieces[0] if pieces else joined([], schema)
 
-    def _messages(self, wanted: int | None, limit_ms: float) -> list[Any]:
+    def _messages(self, wanted: int | None, limit_ms: float, shape: Callable[[list[Any]], Any] | None = None) -> Any:
         # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.
+        taker = self._engine.taker
         if self._deserializers.make is None:
-            return self._engine.consume_batch(wanted, limit_ms)
+            return taker.consume(taker.take if shape is None else taker.taking(shape), wanted, limit_ms)
 
         def deserialize(messages: list[Message], go_back: GoBack) -> tuple[Sequence[Message], list[Any]]:
             return self._deserializers.apply(go_back, messages, self._timeout_s(None))
 
-        return self._engine.taker.consume_through(deserialize, wanted, limit_ms)
+        return taker.consume_through(deserialize, wanted, limit_ms, shape)
 
     def _consume(self, max_messages: int | None, timeout_ms: float | None, take: Callable[[int | None, float], list[T]]) -> list[T]:
         wanted = None if max_messages is None else check_count("max_messages", max_messages, high=(1 << 63) - 1)
@@ -393,7 +405,13 @@ class Consumer(OfOneProcess):
         messages were handed out last, unless all of them was committed before; when all else is committed, UnknownTopicOrPartition for a
         topic that was deleted; ConsumerStoppedException after stop(): others may have committed more since.
         """
-        self.begin_commit(offsets, timeout=timeout, notes=notes, epochs=epochs)()
+        texts = check_mapping("notes", {} if notes is None else notes, "{('topic', 0): 'why here'}")
+        written = check_mapping("epochs", {} if epochs is None else epochs, "{('topic', 0): 3}")
+        beside: Any = {
+            "notes": {_partition(key): check_text("notes", text) for key, text in texts.items()},
+            "epochs": {_partition(key): check_count("epochs", epoch, low=-1) for key, epoch in written.items()},
+        }
+        self.begin_commit(offsets, timeout=timeout, **beside)()
 
     def begin_commit(
         self,
@@ -506,7 +524,7 @@ class Consumer(OfOneProcess):
     @ends
     def _stop(self, timeout: float | None = None, *, in_order: bool) -> None:
         patience_s = self._cluster.config.offsets_channel_socket_timeout_ms / 1000 if timeout is None else check_wait("timeout", timeout)
-        if self._engine.closed:
+        if self._engine.closed and (self._share is not None or self._is_ended):
             if self._share is not None:  # a listener may have stopped it, and not have returned yet
                 with contextlib.suppress(ForkedClientError):
                     self._share.finish_leaving(patience_s)
@@ -543,6 +561,7 @@ class Consumer(OfOneProcess):
         if self._keeper is not None and not self._handler.was_forked:
             self._keeper.join(min(TICK_S * 2, left()))
         self._deserializers.close(left())
+        self._is_ended = True  # last: whoever is interrupted before leaves the rest to the next call
 
     close = stop
 

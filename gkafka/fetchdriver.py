@@ -25,9 +25,9 @@ from gkafka.core.positions import State
 from gkafka.engineworker import EngineWorker
 from gkafka.exceptions import ConsumerStoppedException, KafkaException, KafkaTimeoutError
 from gkafka.explaining import Watchdog
-from gkafka.inflight import LOST_S
 from gkafka.logs import get_logger
 from gkafka.marks import EngineMark, Mark
+from gkafka.net.looks import LOST_S
 from gkafka.records._damage import Place, corrupt, explain_crc
 
 if TYPE_CHECKING:
@@ -60,10 +60,11 @@ class Fetching:
 
     owner: held weakly, as a worker must not keep a consumer that was dropped. role: of its
     connections, a new one for each start. worker: None until the first start. again: something has
-    come since the worker polled the machine last. done_at: when its last turn ended.
+    come since the worker polled the machine last. done_at: when its last turn ended. questions:
+    lookups and checks under way, and when the answer to each counts as lost.
     """
 
-    __slots__ = ("__weakref__", "again", "done_at", "fetcher", "index", "owner", "role", "worker")
+    __slots__ = ("__weakref__", "again", "done_at", "fetcher", "index", "owner", "questions", "role", "worker")
 
     def __init__(self, index: int, owner: weakref.ref[FetchDriver], fetcher: Fetcher) -> None:
         self.index = index
@@ -73,6 +74,7 @@ class Fetching:
         self.worker: EngineWorker | None = None
         self.done_at = 0.0
         self.again = False
+        self.questions: dict[int, float] = {}
 
     def begin(self, handler: Handler, cluster: Cluster) -> None:
         """Start a worker. Its connections end with it."""
@@ -88,6 +90,11 @@ class Fetching:
         self.worker = EngineWorker(handler, self, f"gkafka-fetcher-{self.index}", leave)
         cluster.sleepers.add(self.worker.signal)
         self.worker.start()
+
+    def forget_requests(self) -> None:
+        """Under the driver's lock. Answers that come are dropped."""
+        self.fetcher.forget_requests()
+        self.questions.clear()
 
     @property
     def taker(self) -> Taker | None:
@@ -136,27 +143,6 @@ class Step(Mark):
             self.cause = error
 
 
-class Both:
-    """Two locks, one behind the other."""
-
-    def __init__(self, first: Any, second: Any) -> None:
-        self._first, self._second = first, second
-
-    def __enter__(self) -> None:
-        self._first.__enter__()
-        try:
-            self._second.__enter__()
-        except BaseException:
-            self._first.__exit__(None, None, None)
-            raise
-
-    def __exit__(self, *about: Any) -> None:
-        try:
-            self._second.__exit__(None, None, None)
-        finally:
-            self._first.__exit__(None, None, None)
-
-
 class FetchDriver:
     """Workers, requests and queues of one consumer.
 
@@ -173,7 +159,7 @@ class FetchDriver:
         self.errors: deque[KafkaException] = deque()
         # Several threads may consume: one at a time reads, each gets records of its own. Held while batches are read, never across a wait.
         self.taking = self._handler.Mutex()
-        self.run = records.Run(self._handler.monotonic, None if records.STEPS_ARE_WHOLE else Both(self.taking, self.lock))
+        self.run = records.Run(self._handler.monotonic, None if records.STEPS_ARE_WHOLE else (self.taking, self.lock))
         self.stopped = False
         self.started = False
         self.held = 0
@@ -214,7 +200,7 @@ class FetchDriver:
         """Read nothing any more. Returns whose fetches are under way: for hang_up()."""
         under_way: list[tuple[Fetching, int]] = [(share, broker_id) for share in self.shares for broker_id in share.fetcher.busy]
         for share in self.shares:
-            share.fetcher.forget_requests()
+            share.forget_requests()
             share.fetcher.positions.clear()
         for queue in self.queues.values():
             queue.clear()
@@ -277,13 +263,15 @@ class FetchDriver:
         for queue in queues.values():
             queue.clear()
             position = queue.position
+            if position.consumed < 0 and position.state is State.HALTED:
+                continue  # nobody said where to begin, and the application has to
             if position.consumed < 0 or position.state is State.RESETTING:
                 position.reset(position.reset_to)
             else:
                 position.seek(position.consumed, position.consumed_epoch)
         for share in self.shares:
             share.fetcher.positions = {tp: queue.position for tp, queue in queues.items()}
-            share.fetcher.forget_requests()
+            share.forget_requests()
         self.held = 0
         self.step.cause = None
         return under_way
@@ -359,7 +347,7 @@ class FetchDriver:
                 if position.state in (State.FETCHING, State.CHECKING):
                     position.seek(position.consumed, position.consumed_epoch)
             for share in self.shares:
-                share.fetcher.forget_requests()
+                share.forget_requests()
         self.filled.set()
         workers = [(share.role, share.worker) for share in self.shares if share.worker is not None]
         for role, worker in workers:
@@ -417,11 +405,10 @@ class FetchDriver:
         return min(due, self._lost_at(share), handler.looks_at(now, self._looks_every_s))
 
     def _lost_at(self, share: Fetching) -> float:
-        """Return when the answer of a fetch counts as lost: signals in a row may keep a connection from a word about its end."""
+        """Return when an answer counts as lost: signals in a row may keep a connection from a word about its end."""
         timeout_s = self.config.request_timeout_ms / 1000 + LOST_S
-        return min(
-            (asked.since + asked.request.max_wait_ms / 1000 + timeout_s for asked in list(share.fetcher.busy.values())), default=NEVER
-        )
+        fetches = [asked.since + asked.request.max_wait_ms / 1000 + timeout_s for asked in list(share.fetcher.busy.values())]
+        return min([*fetches, *list(share.questions.values())], default=NEVER)
 
     def _drive(self, share: Fetching, now: float) -> float:
         """Send what the machine wants. Return when to poll it again."""
@@ -531,9 +518,12 @@ class FetchDriver:
 
     def _ask(self, share: Fetching, question: Lookup | EpochCheck, take_in: Callable[[Any, KafkaException | None], None]) -> None:
         """take_in(response, error) is called under the lock."""
+        timeout_s = self.cluster.config.socket_timeout_ms / 1000
+        share.questions[id(question)] = self._handler.monotonic() + timeout_s + LOST_S
 
         def on_done(response: Any, error: KafkaException | None) -> None:
             with share.mark:
+                share.questions.pop(id(question), None)
                 with self.lock, self.step:
                     if self.step.cause is None:  # else it is asked again
                         take_in(response, error)
@@ -543,7 +533,7 @@ class FetchDriver:
 
         try:
             broker = self._broker(question.broker_id)
-            broker.send(CONTROL, question.request, on_done, timeout_s=self.cluster.config.socket_timeout_ms / 1000)
+            broker.send(CONTROL, question.request, on_done, timeout_s=timeout_s)
         except KafkaException as exc:
             on_done(None, exc.with_traceback(None))
 

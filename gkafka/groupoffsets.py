@@ -24,8 +24,8 @@ from gkafka.exceptions import (
     ProtocolError,
     Stale,
 )
-from gkafka.handlers.turn import Turn
 from gkafka.logs import get_logger
+from gkafka.marks import Turn
 
 if TYPE_CHECKING:
     from gkafka.cluster import Cluster
@@ -102,7 +102,7 @@ class GroupOffsets:
         self.identity = Identity(group)
         self.queue = CommitQueue()
         self._lock = self._handler.Mutex()  # of the queue
-        self._turn = Turn()  # of whoever sends
+        self._sender = Turn(is_over=True)
         self._waiting: list[Event] = []
         self._most = MOST_AT_ONCE if self._handler.cooperative else ALL_AT_ONCE
 
@@ -158,12 +158,13 @@ class GroupOffsets:
             try:
                 self._attempt(commit, deadline, patient)
             except KafkaException as exc:
-                if not patient and (isinstance(exc, Passing) or self.queue.commits[-1] is not commit):
+                if not patient and (isinstance(exc, Passing) or self.queue.commits[-1:] != [commit]):
                     return
                 raise
 
         stays = commit.stays
         try:
+            commit.is_begun = True
             if commit.left:
                 self._with_tries(f"committing offsets of group {self.group!r}", attempt, deadline, tries, backoff_s)
             stays = False
@@ -186,9 +187,12 @@ class GroupOffsets:
         while unsent := commit.unsent:
             self.identity.check(unsent, deadline - self._handler.monotonic() if patient else 0.0)
             broker, until = self._cluster.reach_coordinator(self._group_name(), deadline)
-            mine = object()
+            mine = Turn()
             try:
-                if self._turn.take(mine):
+                with self._lock:
+                    if self._sender.is_over:
+                        self._sender = mine
+                if self._sender is mine:
                     self._send(broker, until)
                 elif (left := deadline - self._handler.monotonic()) > 0:
                     self.await_answers(left)
@@ -197,8 +201,8 @@ class GroupOffsets:
                         "the commit was not begun in time: another one of this consumer is still under way", group=self.group
                     )
             finally:
-                if self._turn.holder is mine:
-                    self._turn.give(mine)
+                mine.is_over = True
+                if self._sender is mine:
                     for event in self._waiting.copy():
                         event.set()
         if commit.errors:
@@ -206,11 +210,11 @@ class GroupOffsets:
 
     def await_answers(self, timeout_s: float) -> None:
         """Wait until the request that is under way is answered."""
-        sender, deadline = self._turn.holder, self._handler.monotonic() + timeout_s
+        sender, deadline = self._sender, self._handler.monotonic() + timeout_s
         answered = self._handler.Event()
         self._waiting.append(answered)
         try:
-            while sender is self._turn.holder is not None and (left := deadline - self._handler.monotonic()) > 0:
+            while sender is self._sender and not sender.is_over and (left := deadline - self._handler.monotonic()) > 0:
                 answered.wait(min(left, LOOK_S))
         finally:
             self._waiting.remove(answered)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from gkafka.net.looks import LOST_S
+
 if TYPE_CHECKING:
     from gkafka.core.sender import Outgoing
     from gkafka.net.channel import Channel
     from gkafka.net.completions import OnDone
     from gkafka.records import Batch
 
-__all__ = ["LOST_S", "InFlightRequests"]
-
-LOST_S = 2.0
-"""Count an answer as lost if on_done was not called for so long after the request's time: whoever
-was to call it was interrupted, more than once."""
+__all__ = ["InFlightRequests"]
 
 
 class InFlightRequest(NamedTuple):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gkafka.handlers import Handler
     from gkafka.handlers.primitives import Event
 
-__all__ = ["EngineMark", "Mark"]
+__all__ = ["EngineMark", "Mark", "Turn"]
 
 
 class Mark:
@@ -35,6 +35,19 @@ class Mark:
     def tear(self, error: BaseException) -> None:
         """Note that the steps are not finished."""
         self.cause = error
+
+
+class Turn:
+    """One caller's turn at what one at a time does: another one begins when is_over is set.
+
+    Set it in a `finally`: that is a single step, at which Python looks for no signal. Who gives
+    something back by a call may be interrupted in there, and nobody would begin any more.
+    """
+
+    __slots__ = ("is_over",)
+
+    def __init__(self, *, is_over: bool = False) -> None:
+        self.is_over = is_over
 
 
 class EngineMark(Mark):

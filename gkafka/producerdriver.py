@@ -209,6 +209,8 @@ class ProducerDriver:
         if due > now and not (self._appender.news or self.notes.flushes or sender.owes or self.transactions is not None):
             return due
         with self.lock:
+            if now >= self._producer_ids.lost_at:
+                self._producer_ids.restart()
             self.notes.take()
             sender.pressed = self.memory.contended
             overdue = bool(self.in_flight.requests) and sender.is_overdue(now)
@@ -235,7 +237,7 @@ class ProducerDriver:
             self._handler.checkpoint()
         if self.transactions is not None:
             due = min(due, self.transactions.drive(now))
-        return due
+        return min(due, self._producer_ids.lost_at)
 
     def _roll(self, topic: str, partition: int) -> Batch | None:
         """Under the lock: take the partition's open batch out of the appender.

@@ -68,8 +68,9 @@ class QueueReader:
         left = reader.remaining
         if not got and left and reader.next_offset == before:
             return -1
-        if self._settle(call, queue, reader, reader.next_offset, left, stood):
-            taken += got
+        if not self._settle(call, queue, reader, reader.next_offset, left, stood):
+            return self._room_left(room)
+        taken += got
         return room - reader.taken_bytes
 
     def read_columns(self, call: Call, queue: Queue, wanted: int, room: int, columns: tuple[str, ...], taken: list[pa.RecordBatch]) -> int:
@@ -87,9 +88,15 @@ class QueueReader:
             return room
         if got is None and not reader.is_done:
             return -1
-        if self._settle(call, queue, reader, reader.next_offset, reader.remaining, stood) and got is not None:
+        if not self._settle(call, queue, reader, reader.next_offset, reader.remaining, stood):
+            return self._room_left(room)
+        if got is not None:
             taken.append(got)
         return room - reader.taken_bytes
+
+    def _room_left(self, room: int) -> int:
+        """Nothing came of it. Return -1 if nothing can come before a worker has begun anew: who takes must let it."""
+        return room if self._driver.step.cause is None else -1
 
     def _settle(self, call: Call, queue: Queue, reader: Records | ColumnReader, stands: int, left: int, stood: Stood) -> bool:
         """Count what was just read as handed out. Return False if nobody wants it any more.

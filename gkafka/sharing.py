@@ -28,8 +28,8 @@ from gkafka.errortexts import partitions_named
 from gkafka.exceptions import ConfigurationError, KafkaException, NoOffsetForPartitionError, UnsupportedVersion
 from gkafka.explaining import Explanation, PartitionReport, not_ours, not_started
 from gkafka.groupoffsets import no_place, starts_of
-from gkafka.handlers.turn import Turn
 from gkafka.logs import get_logger
+from gkafka.marks import Turn
 from gkafka.membership import Member, rebalance_timeout_s
 from gkafka.progress import MemberIdentity, Progress
 from gkafka.wire.consumergroups import ConsumerGroupHeartbeatRequest
@@ -100,7 +100,7 @@ class Share:
         self._paused_early: set[TopicPartition] = set()  # before they had one, or were free
         self._held_back: set[TopicPartition] = set()  # until on_assigned has returned
         self._leaving: Stood = {}  # being revoked, and where they stood
-        self._placing = Turn()
+        self._placing = Turn(is_over=True)
         self._leaves_later = False
         self._poll_at = 0.0
         self._division = Division({**dict.fromkeys(subscription.topics(), 0), **subscription.counts()})  # none of those that are awaited
@@ -367,11 +367,12 @@ class Share:
 
         False: another one is at it, and will say what came of it.
         """
-        mine = object()
-        if not self._placing.take(mine):
-            return False
+        mine, waiting = Turn(), list(self._unplaced)
         try:
             with self._lock:
+                if not self._placing.is_over:
+                    return False
+                self._placing = mine
                 waiting, terms = list(self._unplaced), self.terms.copy()
             starts, epochs, problems = starts_of(self._engine.offsets, dict.fromkeys(waiting), self._policy, PLACE_S)
             for problem in problems:
@@ -389,7 +390,7 @@ class Share:
         except KafkaException as exc:
             self._is_stuck(waiting, exc)
         finally:
-            self._placing.give(mine)
+            mine.is_over = True
         return True
 
     def _begin(

@@ -454,7 +454,10 @@ class SimpleConsumer(OfOneProcess):
     def _take(self, engine: NativeConsumer, wanted: int | None, timeout_ms: float) -> list[Any]:
         if self._deserializers.make is None:
             return engine.consume_batch(wanted, timeout_ms)
-        return engine.taker.consume_through(lambda messages, go_back: self._deserializers.apply(go_back, messages, 0), wanted, timeout_ms)
+        found: list[Any] = engine.taker.consume_through(
+            lambda messages, go_back: self._deserializers.apply(go_back, messages, 0), wanted, timeout_ms
+        )
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         """Messages until consumer_timeout_ms passes without one."""

@@ -167,8 +167,9 @@ class RecordTaker:
         deserialize: Callable[[list[Message], GoBack], tuple[Sequence[Message], list[T]]],
         max_messages: int | None,
         timeout_ms: float | None,
-    ) -> list[T]:
-        """Return what deserialize(messages, go_back) makes of the records that are taken.
+        shape: Callable[[list[T]], Any] | None = None,
+    ) -> Any:
+        """Return what deserialize(messages, go_back) makes of the records that are taken, in this shape.
 
         Until it returns nobody has them, and no commit covers them. Records of partitions of which
         AtWork.end_on() came meanwhile are left out.
@@ -193,10 +194,13 @@ class RecordTaker:
                 raise ConsumerStoppedException(
                     "the consumer was stopped while the deserializer was at work: who goes on where it stood gets these messages"
                 )
+            if call.ended:
+                made = [
+                    item for message, item in zip(messages, made, strict=True) if (message.topic, message.partition_id) not in call.ended
+                ]
+            shaped = made if shape is None else shape(made)
             self._finish(call)
-            if not call.ended:
-                return made
-            return [item for message, item in zip(messages, made, strict=True) if (message.topic, message.partition_id) not in call.ended]
+            return shaped
         except BaseException as exc:  # no `finally` around the return: a signal handler may raise in it
             try:
                 if isinstance(exc, SerializationError):
@@ -323,6 +327,10 @@ class RecordTaker:
         return self._at_work.may_take(queue.position, self._handler.current_id())
 
     # -- taking, by one caller at a time -----------------------------------------------------------
+    def taking(self, shape: Callable[[list[Message]], Any]) -> Take[Any]:
+        """Return take() in another shape: what consume() may go back over includes making it."""
+        return lambda call, wanted, until: shape(self.take(call, wanted, until))
+
     def take(self, call: Call, wanted: int, until: float) -> list[Message]:
         """Return records of the partition whose turn it is, and of the next ones while there is room and time."""
         taken: list[Message] = []

@@ -30,8 +30,8 @@ from gkafka.exceptions import (
     UnsupportedVersion,
 )
 from gkafka.groupoffsets import absent
-from gkafka.inflight import LOST_S
 from gkafka.logs import get_logger
+from gkafka.net.looks import LOST_S
 from gkafka.undoing import Undoing
 
 if TYPE_CHECKING:

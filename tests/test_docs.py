@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from gkafka.config import ClientConfig, ConsumerConfig, NativeConsumerConfig, ProducerConfig, options_table
+from tests import statetables
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -90,6 +91,10 @@ def test_no_text_has_gkafka_fetched_by_its_name_and_each_extra_that_is_named_is_
         assert re.findall(r"pip install (?:-\S+ )*['\"]?gkafka(?![\w\[-])", text) == [], path
         named = {extra for extras in re.findall(r"\bgkafka\[([a-z0-9,-]+)\]", text) for extra in extras.split(",")}
         assert named <= known, path
+
+
+def test_the_design_shows_the_states_as_the_tables_of_moves_have_them() -> None:
+    assert statetables.page() in (ROOT / "DESIGN.md").read_text(), "python -m tests.statetables"
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ class Commit:
     left: partitions of which the group has neither this offset nor a later one.
     unsure: partitions of which the group may have this offset, as the answer was lost.
     errors: those of the last try, and final ones of the tries before.
+    is_begun: its caller waits for it, or will certainly. If he was interrupted before that, no
+        request carries it.
     is_over: its caller has returned, or is about to.
     """
 
@@ -51,6 +53,7 @@ class Commit:
         "epochs",
         "errors",
         "is_asked",
+        "is_begun",
         "is_over",
         "known",
         "left",
@@ -81,12 +84,12 @@ class Commit:
         self.left = set(self.offsets)
         self.unsure: set[TopicPartition] = set()
         self.errors: dict[TopicPartition, KafkaException] = {}
-        self.is_over = False
+        self.is_begun, self.is_over = stays, False
 
     @property
     def unsent(self) -> list[TopicPartition]:
         """Partitions that the current try still has to send. The try ends when there are none."""
-        return [] if self.is_over else [tp for tp in self.offsets if tp in self.left and tp not in self.errors]
+        return [] if self.is_over or not self.is_begun else [tp for tp in self.offsets if tp in self.left and tp not in self.errors]
 
 
 class CommitQueue:
@@ -109,7 +112,7 @@ class CommitQueue:
 
     def asked(self, basis: object = None) -> set[TopicPartition]:
         """Return the partitions of the application's unfinished commits, or of those on one basis."""
-        asked = [commit for commit in self.commits if commit.is_asked and not commit.is_over]
+        asked = [commit for commit in self.commits if commit.is_asked and commit.is_begun and not commit.is_over]
         return {tp for commit in asked if basis is None or commit.basis is basis for tp in commit.left.copy()}
 
     def has(self, tp: TopicPartition, offset: int) -> bool:
@@ -139,7 +142,7 @@ class CommitQueue:
         self.end({})  # whoever sent one before was interrupted
         carried = {tp: commit for commit in self.commits for tp in commit.unsent if tp in partitions}
         for commit in self.commits:
-            named = commit.unsure if commit.is_over else commit.left
+            named = commit.left if commit.is_begun and not commit.is_over else commit.unsure
             carried.update(dict.fromkeys(named & carried.keys(), commit))
         self._under_way = carried
         return carried
@@ -193,6 +196,8 @@ class CommitQueue:
         earlier: set[TopicPartition] = set()
         kept: list[Commit] = []
         for commit in self.commits:
+            if not commit.left:
+                continue
             if not commit.is_over:
                 earlier |= commit.left
             else:

@@ -298,7 +298,9 @@ def _telling(method: Callable[..., Any], names: Mapping[str, str]) -> Callable[.
     @functools.wraps(method)
     def told(*args: Any, **kwargs: Any) -> Any:
         try:
-            return method(*args, **kwargs)
+            # A step of a loop, and no call with *args: Python looks for signals behind that, and what the method has taken would be lost.
+            for result in itertools.starmap(functools.partial(method, **kwargs), (args,)):
+                return result
         except KafkaException as exc:
             retold(exc, names)
             if (missed := not_reached(exc)) is not None:

@@ -17,12 +17,15 @@ from gkafka.net.guesses import Guess
 from gkafka.net.link import Link
 from gkafka.net.session import Session
 
-__all__ = ["LONGEST_WAIT_S", "Looks"]
+__all__ = ["LONGEST_WAIT_S", "LOST_S", "Looks"]
 
 LONGEST_WAIT_S = 1.0
 """A worker wakes up this often to see that it was closed, killed or forked."""
 LONGEST_GREENLET_WAIT_S = 2.0
 """A greenlet can be told to look sooner. It sees a fork, or a dropped client, this late."""
+LOST_S = 2.0
+"""Count an answer as lost if on_done was not called for so long after the request's time: whoever
+was to call it was interrupted, more than once."""
 
 
 class Looks:

@@ -22,17 +22,21 @@ class Run:
     """Hands out one by one what is left of an open batch, with no look at anything else, as long as it was allowed to.
 
     queue: see `Records.step`. left: how many more it may give, 0 ends it; until: the time of the clock at which it is over. handed_out: how many records were
-    handed out by it and others, or were about to be; seen: that number when the application asked last, with which it is done. guard: held for each step; None where there is one thread.
+    handed out by it and others, or were about to be; seen: that number when the application asked last, with which it is done. guards: entered for each step; none where
+    there is one thread.
     """
 
-    __slots__ = ("_clock", "_guard", "_is_making", "_pid", "handed_out", "left", "queue", "seen", "until")
+    __slots__ = ("_clock", "_first", "_is_making", "_pid", "_second", "handed_out", "left", "queue", "seen", "until")
 
-    def __init__(self, clock: Callable[[], float], guard: AbstractContextManager[Any] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], guards: tuple[AbstractContextManager[Any], AbstractContextManager[Any]] | None = None
+    ) -> None:
         self._clock = clock
         self.queue: Any = None
         self.left = self.handed_out = self.seen = 0
         self.until = 0.0
-        self._guard: AbstractContextManager[Any] = guard or nullcontext()
+        nothing: AbstractContextManager[Any] = nullcontext()
+        self._first, self._second = guards or (nothing, nothing)
         self._pid = os.getpid()
         self._is_making = False
 
@@ -55,7 +59,7 @@ class Run:
         self.left -= 1
         self.seen = self.handed_out
         self.handed_out += 1  # before the step: who takes the partition away looks at it afterwards, and must find what was handed out
-        with self._guard:
+        with self._first, self._second:
             return reader.step(self.queue)
 
     def several(self, max_bytes: int, most: int) -> list[Message]:
@@ -66,7 +70,7 @@ class Run:
             return []
         self.seen = self.handed_out
         self.handed_out += 1
-        with self._guard:
+        with self._first, self._second:
             messages = reader.steps(self.queue, most, max_bytes)
         self.left -= len(messages)
         return messages
@@ -91,7 +95,7 @@ class Run:
         if reader is None:
             return []
         self.seen = self.handed_out
-        with self._guard:
+        with self._first, self._second:
             messages = reader.steps(queue, most, max_bytes, stay=True)
         things: list[T] = []
         self._is_making = True
@@ -110,7 +114,7 @@ class Run:
         if not things or not self._may_go_on():
             return []
         self.handed_out += 1
-        with self._guard:
+        with self._first, self._second:
             if not reader.step_to(queue, messages[: len(things)]):
                 return []
         self.left -= len(things)

@@ -9,7 +9,7 @@ cdef class Run:
     """Hands out one by one what is left of an open batch, with no look at anything else, as long as it was allowed to.
 
     queue: see `Records.step`. left: how many more it may give, 0 ends it; until: the time of the clock at which it is over. handed_out: how many records were
-    handed out by it and others, or were about to be; seen: that number when the application asked last, with which it is done. guard: for the Python twin; here a step is whole.
+    handed out by it and others, or were about to be; seen: that number when the application asked last, with which it is done. guards: for the Python twin; here a step is whole.
     """
 
     cdef public object queue
@@ -20,7 +20,7 @@ cdef class Run:
     cdef long forks
     cdef bint is_making
 
-    def __init__(self, clock, guard=None):
+    def __init__(self, clock, guards=None):
         self.clock = clock
         self.forks = gkafka_forks
 

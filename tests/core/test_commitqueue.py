@@ -20,8 +20,13 @@ MANY = 1000
 
 def joined(queue: CommitQueue, offset: int, *partitions: TopicPartition) -> Commit:
     commit = Commit(dict.fromkeys(partitions or (T0,), offset))
-    queue.join(commit)
+    begun(queue, commit)
     return commit
+
+
+def begun(queue: CommitQueue, commit: Commit) -> None:
+    queue.join(commit)
+    commit.is_begun = True
 
 
 def leave(queue: CommitQueue, commit: Commit) -> None:
@@ -47,6 +52,22 @@ def test_a_request_carries_the_last_offset_of_each_partition() -> None:
     assert (older.left, later.left) == (set(), set())
     assert queue.has(T0, 20)
     assert not queue.has(T0, 10)
+
+
+def test_a_commit_whose_caller_never_came_to_wait_is_carried_by_no_request() -> None:
+    """He was interrupted, and its offset may be another member's business by now."""
+    queue = CommitQueue()
+    forsaken = Commit({T0: 10, T1: 10})
+    queue.join(forsaken)
+    assert queue.asked() == set()
+    joined(queue, 5)
+    assert answered(queue) == {T0: 5}
+    assert forsaken.left == {T1}
+    leave(queue, joined(queue, 7, T1))
+    assert answered(queue) == {}
+    joined(queue, 8, T1)
+    assert answered(queue) == {T1: 8}
+    assert queue.commits == []
 
 
 def test_what_joins_while_a_request_is_under_way_is_not_answered_by_it() -> None:
@@ -160,8 +181,8 @@ def test_what_must_not_be_sent_is_told_and_the_rest_is_sent() -> None:
 
 def test_what_goes_with_an_offset_goes_with_the_one_that_is_carried() -> None:
     queue, ids = CommitQueue(), [UUID(int=n) for n in range(2)]
-    queue.join(Commit({T0: 10, T1: 11}, notes={T0: "a", T1: "b"}, epochs={T0: 1, T1: 2}, topic_ids={T0: ids[0], T1: ids[0]}))
-    queue.join(Commit({T1: 21}, notes={T1: "c"}, topic_ids={T1: ids[1]}))
+    begun(queue, Commit({T0: 10, T1: 11}, notes={T0: "a", T1: "b"}, epochs={T0: 1, T1: 2}, topic_ids={T0: ids[0], T1: ids[0]}))
+    begun(queue, Commit({T1: 21}, notes={T1: "c"}, topic_ids={T1: ids[1]}))
     carried = queue.fill([T0, T1])
     assert {tp: (commit.notes[tp], commit.epochs.get(tp), commit.topic_ids[tp]) for tp, commit in carried.items()} == {
         T0: ("a", 1, ids[0]),
@@ -188,8 +209,8 @@ def test_a_lost_answer_leaves_it_open_what_the_group_has() -> None:
 
 def test_the_applications_commits_are_told_apart_from_those_in_the_background() -> None:
     queue, basis = CommitQueue(), object()
-    queue.join(Commit({T0: 10}, is_asked=False, basis=basis))
-    queue.join(Commit({T1: 10}, basis=basis))
+    begun(queue, Commit({T0: 10}, is_asked=False, basis=basis))
+    begun(queue, Commit({T1: 10}, basis=basis))
     assert queue.asked() == queue.asked(basis) == {T1}
     assert queue.asked(object()) == set()
     answered(queue)

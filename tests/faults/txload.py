@@ -30,7 +30,7 @@ REQUEST_S = 5.0
 @dataclasses.dataclass
 class Work:
     """One transaction. fate: "open" as long as nobody asked for its end, "asked" when its commit may have been asked for, and
-    "unclear" when its abort may have been asked for as well; then "committed" or "aborted", as a call has told.
+    "unclear" when its abort may have been asked for as well, or nothing; then "committed" or "aborted", as a call has told.
     """
 
     entries: list[Entry] = dataclasses.field(default_factory=list)
@@ -137,7 +137,7 @@ class Transactions(Bursts):
             if not call(block.__exit__, type(error), error, error.__traceback__):
                 raise
         else:
-            work.fate = "asked"
+            work.fate = "unclear"  # who is cut off before the commit was asked for has it aborted
             call(block.__exit__, None, None, None)
             work.fate = "committed"
 
@@ -194,8 +194,6 @@ class Transactions(Bursts):
         work = self.last
         work.fate = {"open": "aborted", "asked": "unclear"}.get(work.fate, work.fate)
         call(self.producer.abort_transaction, CALL_S)
-        if work.fate == "unclear":
-            work.fate = "aborted"
 
     def _renew(self) -> None:
         self.inside.count(self.producer)

@@ -617,7 +617,7 @@ def test_only_a_place_that_is_missing_is_told_as_that(consumer: Make, make_clust
     def fail(*_: object) -> object:
         raise KafkaConfigurationError("t-0: something else", topic="t", partition=0)
 
-    monkeypatch.setattr(one._consumer, "consume_batch", fail)
+    monkeypatch.setattr(one, "_consume", fail)
     with pytest.raises(KafkaConfigurationError, match="something else") as told:
         one.poll()
     assert type(told.value) is KafkaConfigurationError

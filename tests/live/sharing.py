@@ -52,6 +52,7 @@ def fill(peer: Peer, topic: str, partitions: int, each: int = 10, first: int = 0
 
 
 def add_partitions(hosts: str, topic: str, count: int) -> None:
-    """Have the topic get as many as that."""
+    """Have the topic get as many as that. Returns when the one broker tells of them: its controller answers before."""
     admin = AdminClient({"bootstrap.servers": hosts})  # its answer needs it alive
     admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
+    until(lambda: len(admin.list_topics(topic, timeout=LIMIT_S).topics[topic].partitions) == count)

@@ -87,7 +87,7 @@ def try_mutant(mutant: Mutant, tree: pathlib.Path, limit: float) -> Outcome:
     return Outcome(mutant, False, "SURVIVED" if code == 0 else f"pytest ended with {code}:\n{output[-2000:]}", seconds)
 
 
-def check_unchanged(tree: pathlib.Path, chosen: list[Mutant], limit: float) -> str | None:
+def check_unchanged(tree: pathlib.Path, chosen: list[Mutant], limit: float, jobs: int) -> str | None:
     """What is wrong without any mutant, or None: only then does a failure mean something."""
     where = subprocess.run(
         [sys.executable, "-c", "import gkafka; print(gkafka.__file__)"],
@@ -102,7 +102,7 @@ def check_unchanged(tree: pathlib.Path, chosen: list[Mutant], limit: float) -> s
     for impl in {mutant.impl for mutant in chosen}:
         runs = {tuple(mutant.tests) for mutant in chosen if mutant.impl == impl}
         for run, most_s in _together(runs, limit):
-            code, output = run_tests(tree, run, impl, most_s)
+            code, output = run_tests(tree, ["-n", str(jobs), "--dist", "loadfile", *run], impl, most_s)
             if code != 0:
                 return f"without any mutant, {' '.join(run)} ends with {code}:\n{output[-3000:]}"
     return None
@@ -142,7 +142,7 @@ def main() -> int:
             finally:
                 trees.put(tree)
 
-        wrong = check_unchanged(trees.queue[0], chosen, asked.limit)
+        wrong = check_unchanged(trees.queue[0], chosen, asked.limit, asked.jobs)
         if wrong is not None:
             print(wrong)
             return 1

@@ -211,7 +211,7 @@ def test_a_commit_of_many_partitions_goes_out_in_parts_that_others_join(connect:
         """Behind the first part another commit joins."""
         asked.append(True)
         if len(asked) == 2:
-            offsets.join(lambda: Commit({partitions[1]: 101, partitions[2]: 102}))
+            offsets.join(lambda: Commit({partitions[1]: 101, partitions[2]: 102})).is_begun = True
         return True
 
     offsets._most = 1

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import gkafka
-from gkafka import KafkaClient
+from gkafka import KafkaClient, starter
 from gkafka.config import ClientConfig
 from gkafka.exceptions import KafkaException, NoBrokersAvailableError, NotLeaderForPartition, SocketDisconnectedError
 from gkafka.failures import Failures
@@ -80,9 +80,13 @@ def is_out_of_reach(frame: FrameType) -> bool:
     return leaving or code.co_code[frame.f_lasti] in NOWHERE
 
 
+CALLBACKS = [code for code in starter.held_weakly.__code__.co_consts if isinstance(code, CodeType)]
+"""What Python calls when a weak reference dies."""
+
+
 def is_in_finalizer(frame: FrameType | None) -> bool:
-    """What is raised there is only reported."""
-    while frame is not None and frame.f_code.co_name != "__del__":
+    """What is raised there, or in a weak reference's callback, is only reported."""
+    while frame is not None and frame.f_code.co_name != "__del__" and frame.f_code not in CALLBACKS:
         frame = frame.f_back
     return frame is not None
 

@@ -14,9 +14,10 @@ from typing import Any
 import gevent
 import pytest
 
-from gkafka import KafkaClient, nativeconsumer, records
-from gkafka.exceptions import AssignmentError, SerializationError
+from gkafka import KafkaClient, nativeconsumer
+from gkafka.exceptions import AssignmentError, NoOffsetForPartitionError, SerializationError
 from gkafka.fetchdriver import FetchDriver
+from gkafka.groupoffsets import GroupOffsets
 from gkafka.membership import Member
 from gkafka.net.inbox import Inbox
 from gkafka.sharing import Share
@@ -187,7 +188,6 @@ def by_iteration(consumer: Any, kept: list[Any]) -> None:
             return
 
 
-@pytest.mark.skipif(not records.STEPS_ARE_WHOLE, reason="a signal in the guard of the Python twin may leave its locks taken")
 @pytest.mark.parametrize("how", [by_calls, by_iteration])
 @pytest.mark.parametrize("options", [{}, {"value_deserializer": bytes}], ids=["plain", "deserializing"])
 def test_real_signals_among_records_that_lie_at_hand_skip_none_and_repeat_none(
@@ -337,3 +337,53 @@ def test_a_member_whose_workers_are_interrupted_at_any_line_stays_one_and_commit
     through(lambda: gevent.sleep(0.005))
     assert now() - begun < 30, gun.shots
     assert not [w for w in client.handler.workers() if w.is_alive()]
+
+
+def test_an_interruption_begins_no_partition_that_nobody_has_placed(cluster: MockCluster) -> None:
+    """It waits for seek() as before: beginning at the start of the log would be somebody's choice."""
+    with KafkaClient(cluster.bootstrap) as client, client.get_consumer("t", auto_offset_reset="none") as consumer:
+        consumer.pause([("t", p) for p in range(1, PARTITIONS)])
+        consumer.seek(("t", 0), 0)
+        driver = consumer._engine._driver
+        with driver.lock:
+            driver.step.tear(Alarm())
+        driver.kick()
+        begun = now()
+        while not driver.restarts:
+            assert now() - begun < LIMIT_S
+            client.handler.sleep(0.01)
+        assert {tp.partition: offset for tp, offset in consumer.positions().items()} == {p: 0 if p == 0 else -1 for p in range(PARTITIONS)}
+        with pytest.raises(NoOffsetForPartitionError):
+            consumer.consume_batch(5, 100)
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_stop_that_was_interrupted_while_it_commits_is_done_by_the_next_one(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, handler: str
+) -> None:
+    with KafkaClient(cluster.bootstrap, handler=handler) as client:
+        consumer = client.get_consumer(None, "g")
+        consumer.assign({("t", 0): 0})
+        assert len(consumer.consume_batch(10, 20_000)) == 10
+        with monkeypatch.context() as patch:
+            patch.setattr(GroupOffsets, "finish", interrupted)
+            with pytest.raises(Alarm):
+                consumer.stop()
+        consumer.stop()
+        assert cluster.committed("g")["t", 0].offset == 10
+
+
+def interrupted(*args: Any, **how: Any) -> Any:
+    raise Alarm
+
+
+@pytest.mark.parametrize("handler", ["threading", "gevent"])
+def test_a_commit_that_was_interrupted_as_it_ends_leaves_the_turn_to_the_next_one(cluster: MockCluster, handler: str) -> None:
+    with KafkaClient(cluster.bootstrap, handler=handler) as client, client.get_consumer(None, "g", auto_commit=False) as consumer:
+        offsets = consumer._engine.offsets
+        offsets._waiting = SimpleNamespace(copy=interrupted)
+        with pytest.raises(Alarm):
+            consumer.commit({("t", 0): 1}, timeout=20)
+        offsets._waiting = []
+        consumer.commit({("t", 0): 2}, timeout=20)
+        assert cluster.committed("g")["t", 0].offset == 2

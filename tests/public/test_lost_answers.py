@@ -47,6 +47,37 @@ def test_a_fetch_whose_answer_is_lost_is_sent_again(
     assert warnings(caplog) == ["the consumer begins anew, its fetches end: an answer was lost; its partitions: {'in_flight': 1}"]
 
 
+def test_a_lookup_whose_answer_is_lost_is_asked_for_again(
+    connect: Connect, make_cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = connect(make_cluster(topics={"t": 1}), socket_timeout_ms=500)
+    fill(client, [b"%d" % n for n in range(10)])
+    lost = lose_first("ListOffsets", monkeypatch)
+    consumer: Any = client.get_consumer("t", auto_offset_reset="earliest")
+    assert [message.offset for message in read(consumer, 10)] == list(range(10))
+    assert len(lost) == 1
+    assert warnings(caplog) == ["the consumer begins anew, its fetches end: an answer was lost; its partitions: {'resetting': 1}"]
+
+
+def test_metadata_whose_answer_is_lost_is_asked_for_again(connect: Connect, make_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = connect(make_cluster(topics={"t": 1}), socket_timeout_ms=500)
+    lost = lose_first("Metadata", monkeypatch)
+    with client.get_producer(max_block_ms=20_000) as producer:
+        assert producer.produce("t", b"1").result(20).offset == 0
+    assert len(lost) == 1
+
+
+def test_a_producer_id_whose_answer_is_lost_is_asked_for_again(
+    connect: Connect, make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect(make_cluster(topics={"t": 1}))
+    lost = lose_first("InitProducerId", monkeypatch)
+    with client.get_producer(request_timeout_ms=500, delivery_timeout_ms=20_000) as producer:
+        assert producer.produce("t", b"1").result(20).offset == 0
+        assert producer.stats()["restarts"] == 0
+    assert len(lost) == 1
+
+
 @pytest.mark.parametrize("name", ["FindCoordinator", "EndTxn"])
 def test_a_transaction_whose_answer_is_lost_ends(
     connect: Connect, make_cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gkafka.checks import check_text
 from gkafka.common import TopicPartition
 from gkafka.exceptions import ForkedClientError
 from gkafka.kafka.arguments import check_partition
@@ -134,7 +135,7 @@ def offsets_of(given: Any) -> tuple[dict[TopicPartition, int], dict[TopicPartiti
             raise IllegalArgumentError(f"offsets[{tp}]={entry!r}: the offset must be 0 or more")
         if entry[1] is not None and not isinstance(entry[1], str):
             raise WrongTypeError(f"offsets[{tp}]={entry!r}: its metadata must be a str")
-        plain[tp], notes[tp] = entry[0], entry[1] or ""
+        plain[tp], notes[tp] = entry[0], check_text(f"offsets[{tp}].metadata", entry[1] or "")
         epoch = entry[2] if len(entry) > 2 else getattr(entry, "leader_epoch", -1)
         if isinstance(epoch, int) and epoch >= 0:
             epochs[tp] = epoch

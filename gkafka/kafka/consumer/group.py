@@ -164,6 +164,7 @@ class KafkaConsumer(OfOneProcess):
         double = "skip" if self.config["skip_double_compressed_messages"] else "leave"
         consumer.hand_out(Row, self._key, self._value, Row.with_values, double_compressed=double)
         consumer.tell_of_commits(self._commits.done)
+        self._few_ready, self._consume = consumer.shaping(by_partition)
         self._consumer = consumer
         return consumer
 
@@ -376,8 +377,11 @@ class KafkaConsumer(OfOneProcess):
         wanted = self.config["max_poll_records"] if max_records is None else max_records
         if type(timeout_ms) not in _NUMBERS or not timeout_ms >= 0 or type(wanted) is not int or wanted < 1:
             _check_poll(timeout_ms, wanted)
-        if (consumer := self._consumer) is not None and not self._closed and (taken := consumer.few_ready(wanted)):
-            return {_place(taken[0].topic, taken[0].partition): taken}  # all of one batch that is open
+        found: dict[TopicPartition, list[Any]]
+        if self._consumer is not None and not self._closed:
+            found = self._few_ready(wanted)
+            if found:
+                return found
         self._check_open()
         until = self._handler.monotonic() + timeout_ms / 1000
         if (consumer := self._consumer) is None:
@@ -385,15 +389,17 @@ class KafkaConsumer(OfOneProcess):
                 return {}
             timeout_ms = max(0.0, 1000 * (until - self._handler.monotonic()))
         self._unread.clear()
-        taken = self._asked(consumer, consumer.consume_batch, wanted, min(timeout_ms, 1e9))
-        if not taken:
+        most_ms = min(timeout_ms, 1e9)
+        found = self._asked(consumer, lambda: self._consume(wanted, most_ms))
+        if not found:
             self._asked(consumer, consumer.check_halted)
             return {}
-        return self._by_partition(taken)
+        return found
 
-    def _asked(self, consumer: Consumer, consume: Callable[..., Any], *args: Any) -> Any:
+    def _asked(self, consumer: Consumer, consume: Callable[[], Any]) -> Any:
+        """Return what consume() does. It must be a function of Python's own: behind a call of any other one a signal handler may raise."""
         try:
-            return consume(*args)
+            return consume()
         except ConsumerStoppedException:
             if consumer is self._consumer and consumer is not self._leaving:
                 raise
@@ -409,19 +415,6 @@ class KafkaConsumer(OfOneProcess):
             retold(exc)
             raise
         raise failed  # out of the handler: what it was raised from stays as it was
-
-    def _by_partition(self, taken: list[Any]) -> dict[TopicPartition, list[Any]]:
-        """A batch holds the records of each partition in one piece."""
-        found: dict[TopicPartition, list[Any]] = {}
-        start, last = 0, taken[-1]
-        while start < len(taken):
-            first = taken[start]
-            tp = _place(first.topic, first.partition)
-            stop = len(taken) if tp == (last.topic, last.partition) else _end_of(taken, tp, start)
-            part = taken if not start and stop == len(taken) else taken[start:stop]
-            found[tp] = part
-            start = stop
-        return found
 
     def __iter__(self) -> Iterator[Any]:
         # Faster than __next__, which is asked where it is somebody else's.
@@ -450,13 +443,17 @@ class KafkaConsumer(OfOneProcess):
                     return
                 if consumer is None and (consumer := self._awaited(clock() + min(left, TICK_MS / 1000))) is None:
                     continue
-                record = self._asked(consumer, consumer.consume, min(left * 1000, TICK_MS))
+                left_ms = min(left * 1000, TICK_MS)
+                record = self._one_of(consumer, left_ms)
                 if record is None:
                     self._asked(consumer, consumer.check_halted)
                     continue
             yield record
             if patience != float("inf"):
                 until = clock() + patience
+
+    def _one_of(self, consumer: Consumer, timeout_ms: float) -> Any:
+        return self._asked(consumer, lambda: consumer.consume(timeout_ms))
 
     # -- positions -------------------------------------------------------------------------------------------------------------
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
@@ -702,6 +699,19 @@ def _of_deserializer(error: SerializationError) -> BaseException:
 
 class ImpossibleState(IllegalArgumentError, IllegalStateError):
     """An argument that does not fit what this consumer is, as a partition that is not assigned to it."""
+
+
+def by_partition(taken: list[Any]) -> dict[TopicPartition, list[Any]]:
+    """Return records by their partition. A batch holds those of each in one piece."""
+    found: dict[TopicPartition, list[Any]] = {}
+    start = 0
+    while start < len(taken):
+        first, last = taken[start], taken[-1]
+        tp = _place(first.topic, first.partition)
+        stop = len(taken) if tp == (last.topic, last.partition) else _end_of(taken, tp, start)
+        found[tp] = taken if not start and stop == len(taken) else taken[start:stop]
+        start = stop
+    return found
 
 
 def _end_of(taken: list[Any], tp: TopicPartition, start: int) -> int:
