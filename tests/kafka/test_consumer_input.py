@@ -299,3 +299,11 @@ def test_offsets_for_times_takes_milliseconds_only(consumer: Make, cluster: Mock
     with pytest.raises((TypeError, ValueError)) as caught:
         consumer(cluster).offsets_for_times(timestamps)
     assert isinstance(caught.value, KafkaError)
+
+
+@pytest.mark.parametrize("metadata", ["\ud800", "x" * 40_000])
+def test_a_text_that_no_request_can_hold_is_refused_where_it_is_given(consumer: Make, cluster: MockCluster, metadata: str) -> None:
+    """A request carries the commits of several callers: one text failed all of them."""
+    reading = consumer(cluster, "t", **GROUP)
+    with pytest.raises(KafkaConfigurationError, match=r"^offsets\[.*\]\.metadata="):
+        reading.commit({FIRST: OffsetAndMetadata(1, metadata)})

@@ -10,7 +10,7 @@ import pytest
 from gkafka import KafkaClient
 from gkafka.brokererrors import OffsetMetadataTooLarge
 from gkafka.consumer import Consumer
-from gkafka.exceptions import KafkaTimeoutError
+from gkafka.exceptions import ConfigurationError, KafkaTimeoutError
 from gkafka.testing import Close, Delay, Error, MockCluster
 from tests.public.aids import Runner, error_of
 from tests.public.groupaids import FOUR, Join, cluster, commits, committed, filled, goes_back, join
@@ -139,3 +139,23 @@ def test_what_is_left_for_another_time_is_not_told_as_committed(cluster: MockClu
     cluster.clear_script()
     run.until(lambda: told)
     assert told[0][0][P0] == committed(cluster)[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("beside", "word"),
+    [
+        ({"notes": 5}, "notes=5"),
+        ({"notes": {P0: 5}}, "notes=5"),
+        ({"notes": {P0: "\ud800"}}, "notes="),
+        ({"notes": {P0: "x" * 40_000}}, "holds 40000 bytes"),
+        ({"notes": {"t": "x"}}, "partition='t'"),
+        ({"epochs": 5}, "epochs=5"),
+        ({"epochs": {P0: "x"}}, "epochs='x'"),
+    ],
+)
+def test_what_comes_with_offsets_is_checked_before_others_send_it(at_four: Consumer, cluster: MockCluster, beside: Any, word: str) -> None:
+    before = len(commits(cluster))
+    error = error_of(at_four.commit, {P0: 6}, **beside)
+    assert isinstance(error, ConfigurationError)
+    assert word in str(error)
+    assert len(commits(cluster)) == before

@@ -387,3 +387,27 @@ def test_a_commit_that_was_interrupted_as_it_ends_leaves_the_turn_to_the_next_on
         offsets._waiting = []
         consumer.commit({("t", 0): 2}, timeout=20)
         assert cluster.committed("g")["t", 0].offset == 2
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["records", "columns"])
+def test_who_takes_beside_an_interrupted_caller_lets_the_worker_begin_anew(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch, columns: bool
+) -> None:
+    """It went round with the lock until its time was over, and the worker waited for the lock."""
+    with KafkaClient(cluster.bootstrap, handler="threading") as client, client.get_consumer() as consumer:
+        consumer.assign({("t", 0): 0})
+        driver, reader = consumer._engine._driver, consumer._engine.taker.reader
+        name = "read_columns" if columns else "read"
+        whole, torn = getattr(reader, name), []
+
+        def read(*args: Any) -> Any:
+            if not torn:
+                torn.append(True)
+                with driver.lock:
+                    driver.step.tear(Alarm())
+            return whole(*args)
+
+        monkeypatch.setattr(reader, name, read)
+        got = consumer.consume_arrow(5, LIMIT_S * 1000).num_rows if columns else len(consumer.consume_batch(5, LIMIT_S * 1000))
+        assert got == 5
+        assert driver.restarts == 1
