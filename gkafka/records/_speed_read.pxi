@@ -241,6 +241,24 @@ cdef class Records:
             self.move(queue, &spot, (<Message> messages[count - 1]).offset)
         return messages
 
+    cdef Message peek(self, queue, Spot* before, Spot* behind):
+        """The message of the next step(), which is not made. before, behind: the spots. None: there is none."""
+        cdef Message message
+        cdef RecordAt r
+        if self.remaining <= 1:
+            return None
+        self.open_ahead()
+        message = new_message(self.message_class)  # from here on nothing may let others run
+        before[0] = behind[0] = self.here
+        if not self.may_step(queue) or not self.read_on(behind, &r):
+            return None
+        self.tell(message, behind, &r)
+        return message
+
+    cdef bint is_at(self, queue, Spot* spot) except -1:
+        """Does it stand there, and may step()?"""
+        return self.may_step(queue) and self.here.base == spot.base and self.here.at == spot.at
+
     def step_to(self, queue not None, list messages not None):
         """The steps that give these messages. False: they are not the next ones, and nothing has moved."""
         cdef Spot spot = self.here

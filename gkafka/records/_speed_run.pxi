@@ -61,8 +61,35 @@ cdef class Run:
 
     def made(self, make, bint tells):
         """What make(message) returns for the next record, as several_made() does it; None where next() gives None."""
-        cdef list things = self.several_made(make, tells, 1 << 62, 1)
-        return things[0] if things else None
+        cdef object queue = self.queue, thing
+        cdef Records reader
+        cdef Message message
+        cdef Spot before, behind
+        if self.is_making:
+            self.left = 0
+        reader = self.reader()
+        if reader is None:
+            return None
+        self.seen = self.handed_out
+        message = reader.peek(queue, &before, &behind)
+        if message is None:
+            return None
+        self.is_making = True
+        try:
+            thing = make(message)
+        except Exception:
+            if tells:
+                raise
+            self.left = 0
+            return None
+        finally:
+            self.is_making = False
+        if not self.may_go_on() or not reader.is_at(queue, &before):
+            return None
+        self.handed_out += 1
+        reader.move(queue, &behind, message.offset)
+        self.left -= 1
+        return thing
 
     cpdef list several_made(self, make, bint tells, long long max_bytes, Py_ssize_t most):
         """What make(message) returns for each record that several() would give, as far as it goes and time allows. The position moves behind the

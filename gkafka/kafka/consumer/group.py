@@ -305,6 +305,7 @@ class KafkaConsumer(OfOneProcess):
             self._half_left = None
         finally:
             self._consumer = self._leaving = None
+            self._few_ready = self._consume = _nothing  # they hold it
             self._unread.clear()
             self._due.clear()
 
@@ -699,6 +700,11 @@ def _of_deserializer(error: SerializationError) -> BaseException:
 
 class ImpossibleState(IllegalArgumentError, IllegalStateError):
     """An argument that does not fit what this consumer is, as a partition that is not assigned to it."""
+
+
+def _nothing(*_: object) -> Any:
+    """What poll() finds where nothing is read."""
+    return {}
 
 
 def by_partition(taken: list[Any]) -> dict[TopicPartition, list[Any]]:
