@@ -260,7 +260,9 @@ class Consumer(OfOneProcess):
         # Asked first: what comes between taking and returning could be interrupted, and nobody gets it.
         taker = self._engine.taker
         if self._deserializers.make is None:
-            return taker.consume(taker.take if shape is None else taker.taking(shape), wanted, limit_ms)
+            if shape is None:
+                return self._engine.consume_batch(wanted, limit_ms)
+            return taker.consume(taker.taking(shape), wanted, limit_ms)
 
         def deserialize(messages: list[Message], go_back: GoBack) -> tuple[Sequence[Message], list[Any]]:
             return self._deserializers.apply(go_back, messages, self._timeout_s(None))

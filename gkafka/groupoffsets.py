@@ -158,7 +158,7 @@ class GroupOffsets:
             try:
                 self._attempt(commit, deadline, patient)
             except KafkaException as exc:
-                if not patient and (isinstance(exc, Passing) or self.queue.commits[-1:] != [commit]):
+                if not patient and (isinstance(exc, Passing) or self.queue.commits[-1] is not commit):
                     return
                 raise
 

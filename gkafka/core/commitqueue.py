@@ -196,7 +196,7 @@ class CommitQueue:
         earlier: set[TopicPartition] = set()
         kept: list[Commit] = []
         for commit in self.commits:
-            if not commit.left:
+            if not (commit.left or commit.is_begun):
                 continue
             if not commit.is_over:
                 earlier |= commit.left
