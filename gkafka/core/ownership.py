@@ -47,7 +47,7 @@ class Ownership:
         self.owned.update(dict.fromkeys(gained, self._terms))
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """To be told as revoked; from now on nothing of them is delivered."""
+        """To be told as revoked. Whoever is told takes them out of the consumer first."""
         given = tuple(partitions)
         self.leaving.update((partition, self.owned[partition]) for partition in given)
         if given:
