@@ -79,16 +79,18 @@ def test_b24_nothing_is_handed_out_behind_the_commit_of_a_stop(
         consumer = client.topics["t"].get_simple_consumer("g", auto_commit_enable=True, consumer_timeout_ms=100)
     got = [m.offset for m in read(consumer, 3)]
     engine = consumer._engine
-    commit = GroupOffsets.commit
+    finish, commits = GroupOffsets.finish, []
 
     def while_it_commits(offsets: GroupOffsets, *args: Any, **how: Any) -> None:
         """What a worker that waits for messages gets at this moment."""
+        commits.append(args)
         with contextlib.suppress(ConsumerStoppedException):
             got.extend(m.offset for m in engine.consume_batch(3, 0))
-        commit(offsets, *args, **how)
+        finish(offsets, *args, **how)
 
-    monkeypatch.setattr(GroupOffsets, "commit", while_it_commits)
+    monkeypatch.setattr(GroupOffsets, "finish", while_it_commits)
     consumer.stop()
+    assert commits
     assert committed(cluster) == len(got) == 3
 
 
