@@ -367,7 +367,8 @@ class Share:
 
         False: another one is at it, and will say what came of it.
         """
-        mine, waiting = Turn(), list(self._unplaced)
+        mine = Turn()
+        waiting: list[TopicPartition] = []
         try:
             with self._lock:
                 if not self._placing.is_over:
